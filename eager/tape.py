@@ -387,7 +387,7 @@ def sweep(
     *,
     keep: bool,
     create: bool,
-    ends: Callable[[Node], bool] | None = None,
+    ends: Callable[[Node], Any] | None = None,
 ) -> tuple[dict[tuple[int, int], Tensor], dict[int, tuple[Tensor, Tensor]]]:
     """Run the tape backwards from `roots` (edge, gradient); only to the `wanted` (id of node or
     leaf, output index), if given, and not into the nodes that `ends` says, whose gradients are

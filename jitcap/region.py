@@ -70,8 +70,10 @@ class OutputNode(autograd.Node):
             assert edge is not None
             node, slot = edge
             if isinstance(node, StageNode):
-                node, slot = node.region, node.slot
-            if place == index and node.region.joint.segments[slot].raises:
+                region, slot = node.region, node.slot
+            else:
+                region = node
+            if place == index and region.region.joint.segments[slot].raises:
                 return True
         return False
 

@@ -503,6 +503,7 @@ class ArrayKind(OpaqueKind):
         shadow = s.outside.shadow(obj)
         assert shadow is not None
         real, part = shadow.real, None
+        place: Origin
         if may_stand(key) and key.leaf.value in range(-len(real), len(real)):
             part, place = real[key.leaf.value], ItemBy(shadow.origin, key.leaf.origin)
         else:
