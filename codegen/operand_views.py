@@ -48,7 +48,10 @@ def _lies(
     if known is not None and _usable(name, v, known.strides):
         return known
     nest = nests.get(v.id)
-    if (nest is None or not nest.view) and 1 not in v.aval.shape:  # where such a one has no stride
+    plain = all(
+        type(n) is int and n != 1 for n in v.aval.shape
+    )  # one of 1 has no stride; symbols ask
+    if plain and (nest is None or not nest.view):
         return View(v, 0, v.layout)
     usable = [view for view in _through_views(v, nests, values) if _usable(name, v, view.strides)]
     return usable[-1] if usable else View(v, 0, v.layout)

@@ -386,6 +386,7 @@ CLAIMS = {
         "* `z.conj()` is a copy": "tests/eager/test_tensor.py::"
         "test_parts_of_complex_numbers_are_views",
         "* A lazy module": "tests/nn/test_lazy.py::test_first_called_in_a_compiled_function",
+        "* A clock (": "tests/never_wrong/test_never_wrong.py::test_case",
         "* Sparse tensors": "tests/eager/test_sparse.py",
         "* Nested tensors": SELF + "test_what_is_not_there",
         "* Tensors live on the CPU": DEVICE + "test_surface.py tests/cuda/test_training.py",
