@@ -48,9 +48,8 @@ def _lies(
     if known is not None and _usable(name, v, known.strides):
         return known
     nest = nests.get(v.id)
-    plain = all(
-        type(n) is int and n != 1 for n in v.aval.shape
-    )  # one of 1 has no stride; symbols ask
+    # A dimension of 1 has no stride of its own; a symbol may be 1, and is not asked here.
+    plain = all(type(n) is int and n != 1 for n in v.aval.shape)
     if plain and (nest is None or not nest.view):
         return View(v, 0, v.layout)
     usable = [view for view in _through_views(v, nests, values) if _usable(name, v, view.strides)]
