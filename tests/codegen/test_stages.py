@@ -53,7 +53,8 @@ def test_a_user_sees_each_stage(tmp_path):
     assert set(names) <= set(stages)
     written = {path.stem.partition("_")[2]: path.suffix for path in tmp_path.rglob("*.*")}
     assert {written[name] for name in ("spelled", "source")} == {".cpp"}
-    assert {written[name] for name in names if name not in ("spelled", "source")} == {".py"}
+    assert {written[name] for name in ("fused", "placed", "scheduled", "tiled")} == {".py"}
+    assert {written[name] for name in ("loops", "inlined", "groups", "plan")} == {".txt"}
 
 
 def test_what_several_expressions_hold_is_walked_once():
