@@ -17,7 +17,7 @@ from jitcap.capture.breaks import KINDS, Break
 from jitcap.capture.capture import capture
 
 PROGRAMS = {}
-ARRAY = np.arange(3.0)
+ARRAY = np.arange(3, dtype=np.float32)
 NOT_COUNTED = {"iteration"}  # how a loop over a data loader runs: no split
 
 

@@ -104,3 +104,13 @@ def test_a_stream_that_another_reads_from():
     assert y.tolist() == [2] * 8
     with pytest.raises(RuntimeError, match="on a device"):
         eager.ones(1).record_stream(side)
+
+
+def test_sparse_tensors():
+    """Two tensors on the device, and products of what was there."""
+    places = [[0, 1, 1, 0], [2, 0, 2, 2]]
+    host = eager.sparse_coo_tensor(places, [3.0, 4.0, 5.0, 1.0], (2, 3))
+    there = host.to("cuda")
+    assert "device='cuda:0'" in repr(there)
+    assert (there @ eager.ones(3, 2, device="cuda")).cpu().tolist() == [[4, 4], [9, 9]]
+    assert there.coalesce().cpu().to_dense().tolist() == host.to_dense().tolist()

@@ -178,12 +178,3 @@ def test_a_graph_network_is_one_graph():
         losses.append([step(x, graph, y).item() for _ in range(4)])
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     assert step.stats.compiles == 1
-
-
-def test_on_a_device(monkeypatch):
-    monkeypatch.setenv("JITCAP_DEVICE", "sim")
-    pytest.importorskip("triton")
-    there = coo(eager).to("cuda")
-    assert "device='cuda:0'" in repr(there)
-    assert (there @ eager.ones(3, 2, device="cuda")).cpu().tolist() == [[4, 4], [9, 9]]
-    assert there.coalesce().cpu().to_dense().tolist() == coo(eager).to_dense().tolist()
