@@ -20,7 +20,7 @@ from eager.ops.create import IOTA, made
 from eager.ops.extern import SVD
 from eager.ops.move import cat, stack
 from eager.ops.pointwise import not_for, where
-from eager.ops.reduce import amax, amin, is_floating, over_dims, sum
+from eager.ops.reduce import SUM, amax, amin, is_floating, over_dims, sum
 from eager.ops.view import constant, norm_dim, norm_dims
 from eager.registry import public
 from eager.symint import is_empty, most
@@ -52,13 +52,16 @@ def mean(
     """Mean over `dim` (all by default). RuntimeError for ints and bools without `dtype`."""
     x = input if dtype is None else input.to(dtype)
     _need_float(x, "mean")
-    dims = norm_dims(dim, x.ndim, "mean")
-    return _mean_over(x, dims, keepdim)
+    average = _average if x.dtype.compute is x.dtype else _rounded_average
+    return average(x, norm_dims(dim, x.ndim, "mean"), keepdim)
 
 
-@rounded_once
-def _mean_over(x: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
-    return sum(x, dims, keepdim) / _count(x, dims)
+def _average(x: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
+    total: Tensor = apply(SUM, x, dim=dims, keepdim=keepdim)
+    return total / _count(x, dims)
+
+
+_rounded_average = rounded_once(_average)
 
 
 def _variance_args(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, float]:

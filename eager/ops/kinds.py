@@ -281,6 +281,8 @@ class Reduce(Op):
         except ValueError:  # the largest of nothing: the rule says so
             self.abstract((aval_of(x),), attrs)
             raise
+        if type(result) is not np.ndarray:  # one number: the usual case is the short one
+            return (np.asarray(result, out.np),)
         return (np.asarray(result, dtype=out.np, order="C"),)
 
 
