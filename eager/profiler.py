@@ -44,11 +44,18 @@ class Parts(list[Part]):
     """What `key_averages()` gives."""
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, **layout: Any) -> str:
-        """A line for each part, the longest first. How wide columns are is not asked for."""
-        del sort_by, layout
+        """A line for each part, the one with the most `sort_by` first: the total time, "cpu_time"
+        (the average) or "count". How wide columns are is not asked for."""
+        del layout
+        key = (sort_by or "cpu_time_total").removeprefix("self_")
+        if key not in ("cpu_time_total", "cpu_time", "count"):
+            ignore("table", sort_by=sort_by)
+            key = "cpu_time_total"
         width = max([4, *(len(p.key) for p in self)])
         lines = [f"{'Name':<{width}}  {'Total us':>12}  {'Average us':>12}  {'Calls':>7}"]
-        for p in sorted(self, key=lambda p: -p.cpu_time_total)[:row_limit]:
+        if not self:
+            lines.append("no part has a name: `with record_function(name)` gives one")
+        for p in sorted(self, key=lambda p: -getattr(p, key))[:row_limit]:
             lines.append(
                 f"{p.key:<{width}}  {p.cpu_time_total:>12.1f}  {p.cpu_time:>12.1f}  {p.count:>7}"
             )
@@ -107,7 +114,9 @@ class profile:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def key_averages(self, *_: Any, **__: Any) -> Parts:
+    def key_averages(self, **grouping: Any) -> Parts:
+        """The parts by name. They are grouped by nothing else."""
+        ignore("key_averages", **grouping)
         found: dict[str, list[float]] = {}
         for name, begun, ended in self.spans:
             found.setdefault(name, []).append((ended - begun) * 1e6)

@@ -445,8 +445,7 @@ def sweep(
 
 def _use_up(node: Node) -> None:
     """A node's derivative was taken, for the last time."""
-    saved = getattr(node, "saved", None)
-    if mode.used is not None and saved is not None:
+    if mode.used is not None and (saved := getattr(node, "saved", None)) is not None:
         mode.used.append((node, saved))
     node.release()
 

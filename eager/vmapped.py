@@ -22,6 +22,7 @@ from eager.random import get_rng_state, set_rng_state
 from eager.tape import mode
 from eager.tensor import Tensor, wrap
 from eager.traced import UnknownValue
+from eager.tree import fill
 
 _RANDOMNESS = ("error", "different", "same")
 
@@ -81,10 +82,10 @@ def _mapped(
             x if d is None else _of_level(level, x if count is size else x.narrow(0, start, count))
             for x, (_, d) in zip(inside, pairs, strict=True)
         ]
-        result = _call(level, func, _filled(args, iter(parts)), kwargs)
+        result = _call(level, func, fill(args, parts), kwargs)
         rows.append(list(_values(result, out_dims, level, func)))
     outs = [_joined(column) for column in zip(*rows, strict=True)]
-    return _filled(result, iter(outs))
+    return fill(result, outs)
 
 
 def _state() -> Tensor:
@@ -116,7 +117,9 @@ def _pairs(tree: Any, dims: Any) -> Iterator[tuple[Any, Any]]:
     """The leaves of `tree`, each with its dimension; `dims` is a tree that may end early."""
     children = _children(tree)
     if children is None:
-        yield tree, _checked(tree, dims)
+        dim = _checked(tree, dims)
+        if tree is not None:
+            yield tree, dim
         return
     given = _children(dims)
     if given is not None and len(given) != len(children):
@@ -161,17 +164,6 @@ def _size(func: Any, pairs: list[tuple[Any, Any]]) -> int:
             f"got sizes {sizes} for the mapped dimension"
         )
     return sizes[0]
-
-
-def _filled(tree: Any, leaves: Iterator[Any]) -> Any:
-    """`tree` with other leaves."""
-    if isinstance(tree, dict):
-        return type(tree)((k, _filled(v, leaves)) for k, v in tree.items())
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(_filled(v, leaves) for v in tree))
-    if isinstance(tree, list | tuple):
-        return type(tree)(_filled(v, leaves) for v in tree)
-    return next(leaves)
 
 
 def _values(result: Any, dims: Any, level: Level, func: Any) -> Iterator[tuple[Tensor, Any]]:

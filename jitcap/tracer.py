@@ -292,7 +292,7 @@ class Tracer:
         """The key of the next draw: that of this run, for good."""
         return generator.seed_value, generator.next_ordinal()
 
-    # the tape: see `jitcap.replay`
+    # the tape: see `jitcap.retrace`
 
     def check_writable(self, tensor: Tensor) -> None:
         """A tensor is to be overwritten on the tape: no objection."""

@@ -2,7 +2,7 @@
 
 Everything that differs between these versions is settled here. Caches, `EXTENDED_ARG` and no-ops
 leave; superinstructions are split; jumps name the index of their target; keyword names sit on the
-call they belong to; the exception table is in terms of indices. `opcodes.py` sees only the result.
+call they belong to; the exception table is in terms of indices. `opcodes` see only the result.
 """
 
 from __future__ import annotations

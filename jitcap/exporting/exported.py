@@ -50,8 +50,9 @@ class Exported:
         return self.program.graph
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Raises TypeError for arguments other than those it was exported for."""
-        program, given = self.program, ([*args], kwargs)
+        """Raises TypeError for arguments other than those it was exported for, or of which one is
+        written and shares memory with another."""
+        program, given = self.program, ([*args], dict(sorted(kwargs.items())))
         tensors = tensors_in(given)
         if not same_form(form_of(given), program.given):
             called = shown(form_of(given))
@@ -62,6 +63,9 @@ class Exported:
             sizes = self._sizes(tensors)  # compiling asks more
         arrays = [t._array for t in tensors]
         inputs = [self._input(kind, place, arrays, sizes) for kind, place in program.takes]
+        for i, _ in program.writes:
+            if any(k != i and _may_share(inputs[i], x) for k, x in enumerate(inputs)):
+                raise TypeError("what the program writes shares memory with another argument")
         own = [_in_order(x) for x in inputs]
         found = self._run(own)
         for i, _ in program.writes:
@@ -85,11 +89,7 @@ class Exported:
         values: dict[str, int] = {}
         for tensor, aval in zip(tensors, self.program.avals, strict=True):
             got, fits = tensor.aval, True
-            if (got.dtype, got.device, len(got.shape)) != (
-                aval.dtype,
-                aval.device,
-                len(aval.shape),
-            ):
+            if (got.dtype, got.device, got.ndim) != (aval.dtype, aval.device, aval.ndim):
                 fits = False
             for size, n in zip(aval.shape, got.shape, strict=fits):
                 known = values.setdefault(str(size), n) if isinstance(size, SymInt) else size
@@ -133,6 +133,13 @@ def _in_order(value: Any) -> Any:
     if type(value) is DeviceArray:
         return on_device.contiguous(value)
     return np.ascontiguousarray(value) if isinstance(value, np.ndarray) and value.ndim else value
+
+
+def _may_share(a: Any, b: Any) -> bool:
+    if type(a) is DeviceArray or type(b) is DeviceArray:
+        return type(a) is type(b) and a.buffer is b.buffer
+    arrays = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
+    return arrays and bool(np.may_share_memory(a, b))
 
 
 def _store(target: Any, value: Any) -> None:

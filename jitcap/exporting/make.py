@@ -19,7 +19,16 @@ from eager.random import default_generator
 from eager.symint import hint, symbols_of
 from eager.tensor import Tensor, wrap
 from jitcap.by_dispatch.capture import capture
-from jitcap.capture.origin import Attribute, Computed, Fixed, Origin
+from jitcap.capture.origin import (
+    Attribute,
+    Computed,
+    Drawn,
+    Fixed,
+    Keyword,
+    Keywords,
+    Origin,
+    Positional,
+)
 from jitcap.capture.replay import VERSION
 from jitcap.capture.result import Captured, Input, link
 from jitcap.capture.sizes import DATA
@@ -39,6 +48,7 @@ from jitcap.exporting.program import (
     tensors_in,
 )  # fmt: skip
 from jitcap.graph import CHECK
+from jitcap.guards import Same
 from jitcap.varying import Varying
 from jitcap.version import MISS, Options
 from jitcap.walks import reach
@@ -59,13 +69,14 @@ def export(
     updates its copies, and one that draws random numbers draws anew at each call.
 
     Raises TypeError if `args` is no tuple or list, ValueError for a program that changes anything
-    else or returns a number that the run decides, and Break (what, where, why) for one that is no
+    else, is given one object twice, draws numbers on the host or returns one that the run decides,
+    and Break (what, where, why) for one that is no
     single graph.
     """
     if not isinstance(args, tuple | list):
         kind = type(args).__name__
         raise TypeError(f"export: args is a tuple of tensors, as in export(fn, (x,)); got a {kind}")
-    given, named = tuple(args), dict(kwargs or {})
+    given, named = tuple(args), dict(sorted((kwargs or {}).items()))
 
     def exported(*args: Any, **kwargs: Any) -> Any:
         return _apart(fn(*args, **kwargs))
@@ -105,6 +116,7 @@ class _Taken:
     ) -> Exported:
         captured = self.captured
         graph = replace(captured.graph, name="exported")
+        self._refuse_what_is_no_data()
         draws = self._effects()
         arrays, result = self._rehearse(args, kwargs)
         takes = tuple(map(self._place, captured.inputs, arrays))
@@ -122,12 +134,24 @@ class _Taken:
         program = Program(graph, captured.writes, takes, form, avals, scope, result, draws)
         return Exported(program, self.held)
 
+    def _refuse_what_is_no_data(self) -> None:
+        """Raises for numbers that the host draws or tells at each call, and for arguments that are
+        one object with each other, or with what the program holds: a call may have other ones."""
+        told = [x.origin for x in self.captured.inputs if isinstance(x.origin, Drawn)]
+        if drawn := [*self.captured.drawn, *told]:
+            raise ValueError(f"export: the host makes {drawn[0].label}() at each call; pass it")
+        for guard in self.captured.guards.items:
+            if isinstance(guard, Same) and guard.same and any(map(_is_given, guard.places())):
+                one, other = (place.show() for place in guard.places())
+                raise ValueError(f"export: {one} is {other}; give arguments of their own")
+
     def _effects(self) -> int:
         """How many random draws the program makes. Raises for what it changes beside memory."""
         draws, left = 0, []
         for effect in self.captured.epilogue.effects:
-            if _is_generator(effect.origin) and effect.key == "ordinal":
-                draws = int(effect.value.rpartition(" + ")[2])
+            count = effect.value.rpartition(" + ")[2]
+            if _is_generator(effect.origin) and effect.key == "ordinal" and count.isdigit():
+                draws = int(count)
             elif effect.form != VERSION:
                 left.append(f"{effect.show()} ({effect.where})" if effect.where else effect.show())
         left += [f"what a call of the host does ({x.where})" for x in self.captured.epilogue.calls]
@@ -179,7 +203,7 @@ class _Taken:
             return [GENERATOR, origin.name]
         if not isinstance(origin, Computed) or not self._varies(origin):
             return value
-        if origin.parents()[0].show().endswith("seed_value"):
+        if _is_seed(origin.sources[0]):
             return [GENERATOR, "seed_value"]  # the graph has it with a sign
         if any(f not in FUNCTIONS.values() for f in origin.bound):
             raise ValueError(f"export: {origin.show()} is computed by the host; export one without")
@@ -210,6 +234,16 @@ def _names(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[int,
 
 def _is_generator(origin: Origin) -> bool:
     return isinstance(origin, Fixed) and origin.value is default_generator
+
+
+def _is_seed(origin: Origin) -> bool:
+    named = isinstance(origin, Attribute) and origin.name == "seed_value"
+    return named and _is_generator(origin.parents()[0])
+
+
+def _is_given(origin: Origin) -> bool:
+    """Whether it is read from the arguments of a call."""
+    return isinstance(origin.root, Positional | Keyword | Keywords)
 
 
 def _holds_int(form: Any) -> bool:

@@ -18,6 +18,7 @@ from eager.dataclass import dataclass
 from eager.polynomial import Scope
 from eager.random import default_generator
 from eager.tensor import Tensor
+from eager.tree import flatten
 from jitcap.graph import Graph
 
 LEAF: Final = "%"
@@ -55,12 +56,7 @@ class Program:
 
 def tensors_in(value: Any) -> list[Tensor]:
     """The tensors in a tree, from left to right."""
-    if isinstance(value, Tensor):
-        return [value]
-    parts = value.values() if isinstance(value, dict) else value
-    if isinstance(value, dict | list | tuple):
-        return [t for part in parts for t in tensors_in(part)]
-    return []
+    return [x for x in flatten(value)[0] if isinstance(x, Tensor)]
 
 
 def form_of(value: Any, number: Callable[[Tensor], int] | None = None) -> Any:

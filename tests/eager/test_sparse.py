@@ -41,6 +41,9 @@ coo(m).coalesce() + csr(m).to_sparse()
 m.ones(2, 3) + coo(m)
 m.ones(2, 3) - coo(m)
 coo(m) + m.ones(2, 3)
+(coo(m) * coo(m)).to_dense()
+(coo(m) * csr(m).to_sparse()).to_dense()
+coo(m).index_select(0, m.tensor([1, 0, 1])).to_dense()
 coo(m).abs()
 coo(m).sqrt()
 coo(m) ** 2
@@ -120,6 +123,18 @@ def test_gradients():
             [w.grad.tolist(), x.grad.tolist(), y.item(), repr(b.grad).replace("eager", "torch")]
         )
     assert found[0] == found[1]
+
+
+def test_large_ones_stay_sparse():
+    """What has 10^12 elements, of which two are kept."""
+    n = 1_000_000
+    a = eager.sparse_coo_tensor([[3, n - 1], [5, 7]], [2.0, 3.0], (n, n)).coalesce()
+    b = eager.sparse_coo_tensor([[3, 4], [5, 7]], [4.0, 1.0], (n, n)).coalesce()
+    assert [t.tolist() for t in ((a * b).indices(), (a * b).values())] == [[[3], [5]], [8.0]]
+    assert (a * (a - a)).values().tolist() == [0.0, 0.0]
+    assert (a * eager.sparse_coo_tensor((n, n)))._nnz() == 0
+    assert a.index_select(0, eager.tensor([n - 1, 0, 3])).indices().tolist() == [[0, 2], [7, 5]]
+    assert (a @ b.t())._nnz() == 2
 
 
 def test_what_is_refused():

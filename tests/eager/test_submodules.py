@@ -95,3 +95,18 @@ def test_what_stands_at_the_top_of_scripts_runs(tmp_path):
     with pytest.raises(RuntimeError, match="invalid hash"):
         load(address, tmp_path / "checked", check_hash=True)
     assert not list((tmp_path / "checked").iterdir())
+
+
+@pytest.mark.filterwarnings("ignore:table|ignore:key_averages")
+def test_parts_are_sorted_as_asked():
+    from eager.profiler import Part, Parts, profile
+
+    parts = Parts([Part("once", 1, 9.0), Part("often", 5, 10.0)])
+    first = {
+        key: parts.table(key).splitlines()[1].split()[0] for key in ("cpu_time", "count", None)
+    }
+    assert first == {"cpu_time": "once", "count": "often", None: "often"}
+    assert "often" in parts.table("self_cpu_time_total").splitlines()[1]
+    with profile() as found:
+        pass
+    assert "record_function(name)" in found.key_averages().table()

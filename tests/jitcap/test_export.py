@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 import zipfile
 
 import numpy as np
@@ -128,6 +129,37 @@ def test_strided_arguments():
     assert program(eager.arange(6.0).reshape(3, 2).t()).tolist() == [[0, 4, 8], [2, 6, 10]]
 
 
+def shifts(x, y):
+    x.add_(1)
+    return y * 2
+
+
+def test_arguments_that_are_one():
+    """At a call others may come: a program that takes them for one is none."""
+    x, layer = eager.ones(2, 2), nn.Linear(2, 2)
+    for call, args in (
+        (lambda a, b: a * b, (x, x)),
+        (lambda a: layer(a) + a, (layer.weight,)),
+        (lambda a, b: a[0] + b[0], ([x], [x])),
+    ):
+        with pytest.raises(ValueError, match="is .*; give arguments of their own"):
+            export(call, args)
+    program, both = export(shifts, (eager.ones(3), eager.ones(3))), eager.ones(6)
+    assert program(both[:3], both[3:]).tolist() == [2, 2, 2]
+    for pair in ((both[:3], both[:3]), (both[:3], both[1:4])):
+        with pytest.raises(TypeError, match="shares memory with another argument"):
+            program(*pair)
+    assert both.tolist() == [2, 2, 2, 1, 1, 1]
+
+
+def test_keywords_come_in_any_order():
+    program = export(
+        lambda x, y, n: (x - y) * n, (), {"x": eager.ones(2), "y": eager.zeros(2), "n": 3}
+    )
+    x, y = eager.tensor([1.0, 2.0]), eager.tensor([3.0, 5.0])
+    assert program(n=3, y=y, x=x).tolist() == [-6, -9]
+
+
 STORE = []
 
 
@@ -143,6 +175,9 @@ def stores(x):
         (lambda x: print(x), ValueError, "what a call of the host does"),
         (lambda x: x.sum().item(), ValueError, "a number that the run decides is returned"),
         (lambda x: x.tolist(), Break, "run-time values"),
+        (lambda x: x * random.random(), ValueError, "the host makes .*random"),
+        (lambda x: x + eager.tensor(np.random.rand(3)), ValueError, "the host makes .*rand"),
+        (lambda x: (x, time.time()), ValueError, "number that the run decides|the host makes"),
     ],
 )
 def test_what_is_refused(fn, error, text):

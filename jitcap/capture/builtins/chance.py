@@ -3,7 +3,7 @@ array that is an input of the graph.
 
 The host draws them anew at every call, in program order, after the guards and before the graph,
 which takes them as run-time numbers. What depends on their value otherwise (a branch, an index, a
-shape) is decided between two compiled parts. Registered beside the handlers of `builtins.py`.
+shape) is decided between two compiled parts. Registered beside the handlers of `objects.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A clock is read anew at every call, in program order: before the graph where nothing was recorded
 yet, else when the graph has run, as `print` is called then. What depends on that number otherwise
 (a branch, an operand of the graph) is decided between two compiled parts. Registered beside the
-handlers of `builtins.py`.
+handlers of `objects.py`.
 """
 
 from __future__ import annotations

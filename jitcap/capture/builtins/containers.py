@@ -1,6 +1,6 @@
 """Capture: dictionaries made by a call. `dict`, `OrderedDict` -> handler(session, ...).
 
-Registered beside those of `builtins.py`, for the same table. Native code would be lent the
+Registered beside those of `objects.py`, for the same table. Native code would be lent the
 instances among the values, which it only stores.
 """
 

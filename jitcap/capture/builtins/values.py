@@ -1,6 +1,6 @@
 """Capture: builtins on numbers and text, and the operator module. builtin -> handler(s, ...).
 
-Registered beside those of `builtins.py`, for the same table.
+Registered beside those of `objects.py`, for the same table.
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ class Session:
         self.required: set[tuple[Any, int]] = set()  # of what the host calls: see `capture.host`
         self.counts: dict[int, list[Any]] = {}  # writes that only a run counts, by their memory
         self.unsafe: frozenset[str] = frozenset()  # lines where a check failed as a version ran
-        self.rolls: list[Any] = []  # loops of which a step is recorded now: see `capture.roll`
-        self.turns: dict[tuple[Any, int], int] = {}  # of loops: see `capture.plain`
+        self.rolls: list[Any] = []  # loops of which a step is recorded now: see `control.roll`
+        self.turns: dict[tuple[Any, int], int] = {}  # of loops: see `control.plain`
         # By id of an iterator: how often its loop was tried as what.
         self.tried: dict[int, tuple[Any, collections.Counter[str]]] = {}
         self.inner: dict[int, Any] = {}  # values of steps of loops, by id, each with its loop

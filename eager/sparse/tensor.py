@@ -1,9 +1,9 @@
-"""`eager.sparse`: tensors of which elements that are not zero are kept. places, values <-> dense.
+"""Sparse tensors: two tensors, and what is made of them. places, values <-> dense.
 
-A `SparseTensor` is two tensors: `indices` (D, N), a column for each kept element, and `values`
-(N, *E). Products, sums and the rest are `index_select` and `index_add` of them, so gradients (to
-values, and to dense operands), devices and `@jit` come with these ops. The layout only says how it
-is shown and asked: "sparse_coo", or compressed by rows ("sparse_csr") or columns ("sparse_csc").
+`indices` (D, N) has a column for each kept element, `values` is (N, *E). Products, sums and the
+rest are `index_select` and `index_add` of them, so gradients (to values, and to dense operands),
+devices and `@jit` come with these ops. The layout only says how it is shown and asked:
+"sparse_coo", or compressed by rows ("sparse_csr") or columns ("sparse_csc").
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from typing import Any, Final
 
 from eager import dtype as dt
 from eager.device import Size
-from eager.dispatch import must_hold
-from eager.interop import as_tensor
 from eager.ops.create import arange, zeros
 from eager.ops.move import cat
 from eager.ops.search_and_count import searchsorted, unique
-from eager.ops.view import as_ints, norm_dim, norm_dims
+from eager.ops.view import norm_dim, norm_dims
 from eager.printing import part_text
 from eager.registry import public
 from eager.tensor import Tensor
@@ -43,12 +41,7 @@ class SparseTensor:
     is_quantized = False
 
     def __init__(
-        self,
-        places: Tensor,
-        entries: Tensor,
-        shape: Sequence[int],
-        coalesced: bool,
-        layout: str = COO,
+        self, places: Tensor, entries: Tensor, shape: Any, coalesced: bool, layout: str = COO
     ) -> None:
         self._places, self._entries = places, entries
         self.shape, self.layout, self._sorted = Size(shape), layout, coalesced
@@ -123,8 +116,7 @@ class SparseTensor:
         return self._compressed("row_indices", CSC)._places[0]
 
     def _begins(self, name: str, layout: str, dim: int) -> Tensor:
-        lines = self._compressed(name, layout)._places[dim].contiguous()
-        return searchsorted(lines, arange(self.shape[dim] + 1, device=self.device))
+        return _begins(self._compressed(name, layout)._places[dim], self.shape[dim])
 
     def _compressed(self, name: str, layout: str) -> SparseTensor:
         if self.layout != layout:
@@ -143,41 +135,37 @@ class SparseTensor:
     def _with(self, entries: Tensor) -> SparseTensor:
         return SparseTensor(self._places, entries, self.shape, self._sorted, self.layout)
 
+    def _zeros(self, count: int) -> Tensor:
+        """For as many kept elements."""
+        made: Tensor = self._entries.new_zeros((count, *self._entries.shape[1:]))
+        return made
+
     def coalesce(self) -> SparseTensor:
         """Each place once, in order."""
         if self._sorted:
             return self
         shape = self.shape[: self.sparse_dim()]
         found, which = unique(_flat(self._places, shape), return_inverse=True)
-        kept = zeros(found.shape[0], *self._entries.shape[1:], dtype=self.dtype, device=self.device)
-        return SparseTensor(
-            _unflat(found, shape), kept.index_add(0, which, self._entries), self.shape, True
-        )
+        kept = self._zeros(found.shape[0]).index_add(0, which, self._entries)
+        return SparseTensor(_unflat(found, shape), kept, self.shape, True)
 
     def to_dense(self, dtype: Any = None) -> Tensor:
         """All elements."""
         shape = self.shape[: self.sparse_dim()]
-        whole = zeros(
-            math.prod(shape), *self._entries.shape[1:], dtype=self.dtype, device=self.device
-        )
-        whole = whole.index_add(0, _flat(self._places, shape), self._entries)
+        flat = _flat(self._places, shape)
+        whole = self._zeros(math.prod(shape)).index_add(0, flat, self._entries)
         dense: Tensor = whole.reshape(self.shape)
         return dense if dtype is None else dense.to(dtype)
 
     def to_sparse(self, *, layout: Any = None) -> SparseTensor:
         return self._as(layout or COO)
 
-    def to_sparse_coo(self) -> SparseTensor:
-        return self._as(COO)
-
-    def to_sparse_csr(self) -> SparseTensor:
-        """Compressed by rows. Raises RuntimeError unless it is a matrix."""
-        return self._as(CSR)
-
-    def to_sparse_csc(self) -> SparseTensor:
-        return self._as(CSC)
+    to_sparse_coo = lambda self: self._as(COO)
+    to_sparse_csr = lambda self: self._as(CSR)
+    to_sparse_csc = lambda self: self._as(CSC)
 
     def _as(self, layout: str) -> SparseTensor:
+        """RuntimeError unless what is to be compressed is a matrix."""
         if layout == self.layout:
             return self
         x = self.coalesce()
@@ -200,7 +188,7 @@ class SparseTensor:
             raise RuntimeError("transpose: a dimension of the values cannot be moved; to_dense()")
         shape, rows = list(self.shape), list(self._places)
         shape[a], shape[b], rows[a], rows[b] = shape[b], shape[a], rows[b], rows[a]
-        turned = SparseTensor(_stacked(rows), self._entries, shape, False)
+        turned = SparseTensor(stacked(rows), self._entries, shape, False)
         return turned._as(self.layout) if self.layout != COO else turned
 
     def __getitem__(self, index: int) -> Any:
@@ -249,7 +237,7 @@ class SparseTensor:
 
     def __mul__(self, other: Any) -> SparseTensor:
         if isinstance(other, SparseTensor):
-            other = other.to_dense()
+            return _product_of_elements(self, other)
         if not isinstance(other, Tensor) or not other.ndim:
             return self._with(self._entries * other)
         return self._with(self._entries * other.expand(self.shape)[tuple(self._places)])
@@ -297,9 +285,10 @@ class SparseTensor:
     def index_select(self, dim: int, index: Tensor) -> SparseTensor:
         """Slices of a dimension, in the order of `index`."""
         d = norm_dim(dim, self.ndim, "index_select")
-        same = self._places[d].unsqueeze(0) == index.unsqueeze(1)
-        which, kept = same.nonzero().t()
-        places = _stacked([which if i == d else p[kept] for i, p in enumerate(self._places)])
+        order = self._places[d].argsort()
+        which, found = _matches(self._places[d][order], self.shape[d], index)
+        kept = order[found]
+        places = stacked([which if i == d else p[kept] for i, p in enumerate(self._places)])
         shape = [index.shape[0] if i == d else n for i, n in enumerate(self.shape)]
         return SparseTensor(places, self._entries[kept], shape, False).coalesce()
 
@@ -366,10 +355,26 @@ def _unflat(flat: Tensor, shape: Sequence[int]) -> Tensor:
     for n in reversed(shape):
         rows.append(flat % n)
         flat = flat // n
-    return _stacked(rows[::-1])
+    return stacked(rows[::-1])
 
 
-def _stacked(rows: Sequence[Tensor]) -> Tensor:
+def _begins(lines: Tensor, size: int) -> Tensor:
+    """Where each of so many lines begins, and the last ends, in their numbers, which are sorted."""
+    found: Tensor = searchsorted(lines.contiguous(), arange(size + 1, device=lines.device))
+    return found
+
+
+def _matches(keys: Tensor, size: int, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """The pairs (i, j) with wanted[i] == keys[j]; `keys` are sorted, of numbers below `size`."""
+    begins = _begins(keys, size)
+    counts = (begins[1:] - begins[:-1])[wanted]
+    which = arange(wanted.shape[0], device=keys.device).repeat_interleave(counts)
+    before = (counts.cumsum(0) - counts)[which]
+    nth = arange(which.shape[0], device=keys.device) - before
+    return which, begins[wanted][which] + nth
+
+
+def stacked(rows: Sequence[Tensor]) -> Tensor:
     return cat([row.unsqueeze(0) for row in rows])
 
 
@@ -379,132 +384,6 @@ def _same_shape(name: str, a: Any, b: Any) -> None:
             f"{name}: expected 'self' and 'other' to have same size, but self has size "
             f"{list(a.shape)} while other has size {list(b.shape)}"
         )
-
-
-# ---- making them
-
-
-@public(method=False)
-def sparse_coo_tensor(
-    indices: Any,
-    values: Any = None,
-    size: Any = None,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
-    check_invariants: bool | None = None,
-    is_coalesced: bool | None = None,
-) -> Any:
-    """`values` (N, *E) at `indices` (D, N), zeros elsewhere. Without values an empty one of the
-    size that is given first. Raises RuntimeError for places that are not there."""
-    del pin_memory, check_invariants
-    if values is None:
-        shape = as_ints((indices,))
-        places = zeros(len(shape), 0, dtype=dt.int64, device=device)
-        return SparseTensor(places, zeros(0, dtype=dtype, device=device), shape, True)
-    entries = as_tensor(values, dtype=dtype, device=device)
-    places = as_tensor(indices, dtype=dt.int64, device=entries.device)
-    if places.ndim != 2 or not entries.ndim or places.shape[1] != entries.shape[0]:
-        raise RuntimeError(
-            f"indices (D, N) and values (N, ...) do not fit: {list(places.shape)} and "
-            f"{list(entries.shape)}"
-        )
-    if size is None:
-        ends = (places.max(1).values + 1).tolist() if places.shape[1] else [0] * places.shape[0]
-        size = (*ends, *entries.shape[1:])
-    shape = as_ints((size,))
-    if len(shape) != places.shape[0] + entries.ndim - 1 or shape[places.shape[0] :] != tuple(
-        entries.shape[1:]
-    ):
-        raise RuntimeError(
-            f"size {list(shape)} does not fit {places.shape[0]} rows of indices and values of "
-            f"shape {list(entries.shape)}"
-        )
-    for d, row in enumerate(places if places.shape[1] else ()):
-        what = f"size is inconsistent with indices: for dim {d}, size is {shape[d]}"
-        must_hold(((row >= 0) & (row < shape[d])).all(), what)
-    if requires_grad:
-        entries = entries.detach().requires_grad_()
-    return SparseTensor(places, entries, shape, bool(is_coalesced))
-
-
-def _by_lines(layout: str, begins: Any, others: Any, values: Any, size: Any, options: Any) -> Any:
-    begins, others = (as_tensor(x, dtype=dt.int64) for x in (begins, others))
-    lines = searchsorted(begins, arange(others.shape[0], device=begins.device), right=True) - 1
-    rows = (lines, others) if layout == CSR else (others, lines)
-    if size is None:
-        end = int(others.max()) + 1 if others.shape[0] else 0
-        size = (begins.shape[0] - 1, end) if layout == CSR else (end, begins.shape[0] - 1)
-    made = sparse_coo_tensor(_stacked(rows), values, size, is_coalesced=True, **options)
-    return SparseTensor(made._places, made._entries, made.shape, True, layout)
-
-
-@public(method=False)
-def sparse_csr_tensor(
-    crow_indices: Any, col_indices: Any, values: Any, size: Any = None, **options: Any
-) -> Any:
-    """A matrix by rows: those of row i are `crow_indices[i]` to `crow_indices[i + 1]`."""
-    return _by_lines(CSR, crow_indices, col_indices, values, size, options)
-
-
-@public(method=False)
-def sparse_csc_tensor(
-    ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, **options: Any
-) -> Any:
-    """A matrix by columns."""
-    return _by_lines(CSC, ccol_indices, row_indices, values, size, options)
-
-
-@public(namespace=False)
-def to_sparse(self: Tensor, sparse_dim: int | None = None, *, layout: Any = None) -> Any:
-    """The elements that are not zero, by the first `sparse_dim` dimensions (all)."""
-    count = self.ndim if sparse_dim is None else sparse_dim
-    if not 0 < count <= max(self.ndim, 1):
-        raise RuntimeError(f"to_sparse: sparse_dim is 1 to {self.ndim}, got {sparse_dim}")
-    kept = self != 0
-    for _ in range(self.ndim - count):
-        kept = kept.any(-1)
-    places = kept.nonzero().t()
-    made = SparseTensor(places, self[tuple(places)], self.shape, True)
-    return made if layout is None else made._as(layout)
-
-
-@public(namespace=False)
-def to_sparse_coo(self: Tensor) -> Any:
-    return to_sparse(self)
-
-
-@public(namespace=False)
-def to_sparse_csr(self: Tensor) -> Any:
-    """A matrix, compressed by rows."""
-    return to_sparse(self, layout=CSR)
-
-
-@public(namespace=False)
-def to_sparse_csc(self: Tensor) -> Any:
-    return to_sparse(self, layout=CSC)
-
-
-@public(namespace=False)
-def to_dense(self: Tensor, dtype: Any = None) -> Tensor:
-    """Itself: it has all its elements."""
-    return self if dtype is None else self.to(dtype)
-
-
-def _constructor(kind: Any) -> Callable[..., Any]:
-    def construct(*args: Any, device: Any = None) -> Any:
-        if len(args) < 2:
-            return sparse_coo_tensor(args[0] if args else (0,), dtype=kind, device=device)
-        return sparse_coo_tensor(*args, dtype=kind, device=device)
-
-    return construct
-
-
-FloatTensor, DoubleTensor, HalfTensor, IntTensor, LongTensor = map(
-    _constructor, (dt.float32, dt.float64, dt.float16, dt.int32, dt.int64)
-)
 
 
 # ---- functions
@@ -525,23 +404,29 @@ def mm(mat1: Any, mat2: Any) -> Any:
     rows, columns = mat1._places
     entries = mat1._entries if mat2.ndim == 1 else mat1._entries.unsqueeze(1)
     terms = entries * mat2.index_select(0, columns)
-    whole = zeros(mat1.shape[0], *mat2.shape[1:], dtype=terms.dtype, device=terms.device)
-    return whole.index_add(0, rows, terms)
+    return terms.new_zeros((mat1.shape[0], *mat2.shape[1:])).index_add(0, rows, terms)
 
 
 def _sparse_product(a: SparseTensor, b: SparseTensor) -> SparseTensor:
     """Each kept (i, k) of `a` with each kept (k, j) of `b`."""
     b = b.coalesce() if b.layout == COO else b._as(COO)
-    begins = searchsorted(b._places[0].contiguous(), arange(b.shape[0] + 1, device=b.device))
-    counts = (begins[1:] - begins[:-1])[a._places[1]]
-    which = arange(a._nnz(), device=a.device).repeat_interleave(counts)
-    ends = counts.cumsum(0)
-    nth = arange(which.shape[0], device=a.device) - (ends - counts)[which]
-    other = begins[a._places[1][which]] + nth
-    places = _stacked([a._places[0][which], b._places[1][other]])
+    which, other = _matches(b._places[0], b.shape[0], a._places[1])
+    places = stacked([a._places[0][which], b._places[1][other]])
     entries = a._entries[which] * b._entries[other]
     made = SparseTensor(places, entries, (a.shape[0], b.shape[1]), False)
     return made.coalesce()._as(a.layout)
+
+
+def _product_of_elements(a: SparseTensor, b: SparseTensor) -> SparseTensor:
+    """Kept where both are."""
+    _same_shape("mul", a, b)
+    a, layout, b = a._as(COO).coalesce(), a.layout, b._as(COO).coalesce()
+    shape = a.shape[: a.sparse_dim()]
+    of_a, of_b = _flat(a._places, shape), _flat(b._places, shape)
+    at = searchsorted(of_b, of_a)
+    there = (at < searchsorted(of_b, of_a, right=True)).nonzero()[:, 0]
+    entries = a._entries[there] * b._entries[at[there]]
+    return SparseTensor(a._places[:, there], entries, a.shape, True)._as(layout)
 
 
 @public(method=False)
@@ -567,7 +452,7 @@ def sum(input: SparseTensor, dim: Any = None, dtype: Any = None) -> Any:
     if not left:
         return entries.sum(0)
     shape = [n for d, n in enumerate(input.shape) if d not in gone]
-    rows = _stacked([input._places[d] for d in left])
+    rows = stacked([input._places[d] for d in left])
     return SparseTensor(rows, entries, shape, False).coalesce()
 
 
@@ -580,13 +465,12 @@ def log_softmax(input: SparseTensor, dim: int, *, dtype: Any = None) -> SparseTe
     entries = x._entries if dtype is None else x._entries.to(dtype)
     others = [n for i, n in enumerate(x.shape[: x.sparse_dim()]) if i != d]
     rows = [p for i, p in enumerate(x._places) if i != d]
-    which = _flat(_stacked(rows), others) if rows else x._places[0] * 0
+    which = _flat(stacked(rows), others) if rows else x._places[0] * 0
     lines = math.prod(others)
     index = which.reshape(-1, *[1] * (entries.ndim - 1)).expand(entries.shape)
-    most = zeros(lines, *entries.shape[1:], dtype=entries.dtype, device=entries.device) - math.inf
-    most = most.scatter_reduce(0, index, entries.detach(), "amax")
+    total = entries.new_zeros((lines, *entries.shape[1:]))
+    most = (total - math.inf).scatter_reduce(0, index, entries.detach(), "amax")
     shifted = entries - most[which]
-    total = zeros(lines, *entries.shape[1:], dtype=entries.dtype, device=entries.device)
     total = total.index_add(0, which, shifted.exp())
     return x._with(shifted - total.log()[which])
 
