@@ -97,7 +97,6 @@ def test_what_stands_at_the_top_of_scripts_runs(tmp_path):
     assert not list((tmp_path / "checked").iterdir())
 
 
-@pytest.mark.filterwarnings("ignore:table|ignore:key_averages")
 def test_parts_are_sorted_as_asked():
     from eager.profiler import Part, Parts, profile
 
