@@ -116,8 +116,8 @@ def _call_hooks_around_step(kind: Any) -> None:
 class Optimizer(_Hooked):
     """Holds `param_groups` (dicts with "params" and settings) and `state` (parameter -> dict).
 
-    A subclass defines `update(parameter, gradient, state, group)`, and `allocate(parameter, group)`
-    for its state; or it defines `step` itself, as in PyTorch."""
+    A subclass defines `update(parameter, gradient, state, group)`, or `update_group(group)`, and
+    `allocate(parameter, group)` for its state; or it defines `step` itself, as in PyTorch."""
 
     like_parameter = ""  # the name of state that has its parameter's dtype
     _stepped = False
@@ -202,20 +202,31 @@ class Optimizer(_Hooked):
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        # Looked up once: a model has hundreds of parameters, and capture reads this loop.
-        states, is_outdated, update = self.state, self._is_outdated, self.update
         with enable_grad() if self.defaults.get("differentiable") else no_grad():
             for group in self.param_groups:
-                for parameter in group["params"]:
-                    gradient = parameter.grad
-                    if gradient is not None:
-                        state = states[parameter]
-                        if is_outdated(parameter, state):
-                            self._allocate_again()
-                            state = states[parameter]
-                        update(parameter, gradient, state, group)
+                self.update_group(group)
         self._stepped = True  # stored and not asked for: else the first step were another program
         return loss
+
+    def update_group(self, group: dict[str, Any]) -> None:
+        """Change the parameters of a group that have a gradient."""
+        update = self.update
+        for parameter, gradient, state in self.with_gradients(group):
+            update(parameter, gradient, state, group)
+
+    def with_gradients(self, group: dict[str, Any]) -> list[tuple[Tensor, Tensor, dict[str, Any]]]:
+        """The parameters of a group that have a gradient, each with its own and its state."""
+        # Looked up once: a model has hundreds of parameters, and capture reads this loop.
+        states, is_outdated, found = self.state, self._is_outdated, []
+        for parameter in group["params"]:
+            gradient = parameter.grad
+            if gradient is not None:
+                state = states[parameter]
+                if is_outdated(parameter, state):
+                    self._allocate_again()
+                    state = states[parameter]
+                found.append((parameter, gradient, state))
+        return found
 
     def _is_outdated(self, parameter: Tensor, state: dict[str, Any]) -> bool:
         """Whether the state was allocated for another dtype or device and never used."""

@@ -7,7 +7,6 @@ inputs, run the compiled graph, replay the effects, return the value.
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from types import CodeType, ModuleType
 from typing import Any, Protocol
@@ -232,7 +231,7 @@ class Captured:
 def entry_source(checks: Iterable[str], body: Iterable[str]) -> str:
     """The function of a version: reading may raise before it is known to fit."""
     lines = ["def entry(args, kwargs):", "  try:"]
-    lines += [textwrap.indent(line, "    ") for line in checks]
+    lines += [f"    {line}" for check in checks for line in check.split("\n")]
     lines += ["  except READ_ERRORS: return MISS"]
     lines += [f"  {line}" for line in body]
     return "\n".join(lines) + "\n"

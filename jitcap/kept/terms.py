@@ -171,12 +171,13 @@ def _variable(name: Any, letters: str) -> str:
 
 
 class Source:
-    """Prints rows. `known`: what every name stands for that is there before the first row."""
+    """Prints rows. `known`: what every name stands for that is there before the first row; so are
+    `variables`, of which no more is known."""
 
-    def __init__(self, known: Mapping[str, Any]) -> None:
+    def __init__(self, known: Mapping[str, Any], variables: Iterable[str] = ()) -> None:
         self.known = known
         self.attaches = False  # to the region
-        self._names = {"args", "kwargs", *known}
+        self._names = {"args", "kwargs", *known, *variables}
         self._depth = 0
         self._call = may_ask
 

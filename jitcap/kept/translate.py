@@ -20,22 +20,28 @@ _OF_STATE: Final = ("check", "differ", "apart", "isdisjoint", "tags", "hold")
 _OF_REGION: Final = ("begin", "attach")
 
 
-def rows_of(lines: Iterable[str], named: dict[int, list[str]]) -> list[Row]:
+def rows_of(lines: Iterable[str], named: dict[int, list[str]], doubtful: set[int]) -> list[Row]:
     """Statements as rows; the names in each are `named`, by its id. Raises Unkept.
 
     Those that differ in names and indices only are read once: equal layers ask the same of other
-    objects."""
+    objects. `doubtful` takes the ids of those that call a constant, and of one of each other
+    form."""
     read: dict[str, list[tuple[Row, list[str]]]] = {}
+    calls: dict[str, bool] = {}
     rows: list[Row] = []
     for text in _statements(lines):
         form, parts = _form(text)
-        if form not in read:
+        is_new = form not in read
+        if is_new:
             read[form] = [(row, _names(row)) for row in map(_row, ast.parse(form).body)]
+            calls[form] = bool(_CALL.search(form))
         for row, names in read[form]:
             made = _filled(row, parts)
             rows.append(made)
             found = [parts.get(name, name) for name in names]
             named[id(made)] = [name for name in found if type(name) is str]
+            if is_new or calls[form]:
+                doubtful.add(id(made))
     return rows
 
 
@@ -53,21 +59,23 @@ def _statements(lines: Iterable[str]) -> Iterator[str]:
 
 # A string; a name that ends in a number, neither an attribute nor a keyword; or an index.
 _VARIES: Final = re.compile(
-    r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
-    r"""|((?<![\w.])[A-Za-z]\d+\b(?!=[^=])|(?<=\[)\d+(?=\]))"""
+    r"""('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
+    r"""|(?<![\w.])[A-Za-z]\d+\b(?!=[^=])|(?<=\[)\d+(?=\]))"""
 )
+
+_CALL: Final = re.compile(r"_\(|\.\w+\(")  # in a form: of an object that has a name, of a method
 
 
 def _form(text: str) -> tuple[str, dict[str, str | int]]:
     """A statement with names for its names and indices, and what each stands for."""
     numbers: dict[str, str] = {}
-
-    def numbered(found: re.Match[str]) -> str:
-        part = found[1]
-        return numbers.setdefault(part, f"_{len(numbers)}_") if part else found[0]
-
-    form = _VARIES.sub(numbered, text)
-    return form, {n: int(part) if part.isdigit() else part for part, n in numbers.items()}
+    pieces = _VARIES.split(text)
+    pieces[1::2] = [
+        piece if piece[0] in "'\"" else numbers.setdefault(piece, f"_{len(numbers)}_")
+        for piece in pieces[1::2]
+    ]
+    named = {n: int(piece) if piece.isdigit() else piece for piece, n in numbers.items()}
+    return "".join(pieces), named
 
 
 def _filled(row: Row, parts: Mapping[str, str | int]) -> Row:

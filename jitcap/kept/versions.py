@@ -169,7 +169,9 @@ def _files(captured: Captured, fn: Any, varying: frozenset[str], has_graph: bool
     if captured.bound_to:
         raise Unkept(captured.bound_to)
     used: dict[int, list[str]] = {}
-    finder, body = rows_of(captured.finder(), used), rows_of(captured.body, used)
+    doubtful: set[int] = set()
+    finder = rows_of(captured.finder(), used, doubtful)
+    body = rows_of(captured.body, used, doubtful)
     taken = {name for _, name, _ in captured.names.found}
     taken -= {name for name in taken if _has_name(captured.names.namespace[name])}
     guards, names = needed(in_order(finder, taken, used), body, taken, used)
@@ -202,10 +204,11 @@ def _files(captured: Captured, fn: Any, varying: frozenset[str], has_graph: bool
     unknown = next((code for code in captured.read if code not in codes), None)
     if unknown is not None:
         raise Unkept(f"{unknown.co_qualname}(), whose text it does not compare")
+    read, made = ([n for row in rows for n in defined_by(row)] for rows in (guards, body))
     try:  # what is not known here is not kept
-        variables = dict.fromkeys(name for row in guards for name in defined_by(row))
-        Source(namespace).guards(guards)
-        Source(namespace | variables).body(body)
+        Source(namespace, read).guards(row for row in guards if id(row) in doubtful)
+        everything = namespace | dict.fromkeys(read)
+        Source(everything, made).body(row for row in body if id(row) in doubtful)
     except Unreadable as reason:
         raise Unkept(f"{reason} in its entry") from reason
     known = Writer({id(value): name for name, value in namespace.items()}, codes)

@@ -187,7 +187,7 @@ class Kept:
 
     def with_guard(self, row):
         """The entry, with one more guard, after the others: a row, or the text of one."""
-        rows = rows_of([row], {}) if type(row) is str else [row]
+        rows = rows_of([row], {}, set()) if type(row) is str else [row]
         return {**self.start, "guards": [*self.start["guards"], *rows]}
 
     def asking(self, text, constant):
@@ -196,7 +196,7 @@ class Kept:
         return {**start, "constants": {**start["constants"], "C999": constant}}
 
     def with_body(self, row):
-        rows = rows_of([row], {}) if type(row) is str else [row]
+        rows = rows_of([row], {}, set()) if type(row) is str else [row]
         return {**self.start, "body": [*rows, *self.start["body"]]}
 
 

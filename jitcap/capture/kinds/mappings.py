@@ -59,20 +59,21 @@ class DictShadow(Shadow):
 
     def key(self, s: Session, key: Any) -> Any:
         """The key of the twin that is equal to this one."""
-        others = [k for k in self.known if type(k) is not str]
-        ints = [k for k in others if type(k) is int]
-        alike = len(ints) + len(self.numbered) == len(others) <= MANY
-        if may_stand(key) and alike and not self.whole:
-            found = find(s, key, [*sorted(ints), *self.numbered])
-            if found is None:
-                self.numbered.append(found := Numbered(key))
-            return found
+        if type(key) is str:
+            return key
+        if may_stand(key) and not self.whole:
+            others = [k for k in self.known if type(k) is not str]
+            ints = [k for k in others if type(k) is int]
+            if len(ints) + len(self.numbered) == len(others) <= MANY:
+                found = find(s, key, [*sorted(ints), *self.numbered])
+                if found is None:
+                    self.numbered.append(found := Numbered(key))
+                return found
         key = s.known(key)
         if type(key) is int:
             found = find(s, key, self.numbered)
             return key if found is None else found
-        if type(key) is not str:
-            self.settle_numbers(s)
+        self.settle_numbers(s)
         return key
 
     def settle_numbers(self, s: Session) -> None:
