@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeVar
 
 from eager import dtype as dt
+from eager.dispatch import apply_unary
 from eager.dtype import DType
 from eager.op import parameters
 from eager.tape import Autocast, mode
@@ -92,9 +93,10 @@ def full_precision(fn: F) -> F:
     return casting(fn, "full", "full")
 
 
-def on_gpus(policy: Policy) -> Callable[[F], F]:
-    """A function runs so where autocast of GPUs is on; it says nothing of that of the CPU."""
-    return functools.partial(casting, cpu="keep", gpu=policy)
+def on_gpus(policy: Policy, named: Callable[..., Any] | None = None) -> Callable[[F], F]:
+    """A function runs so where autocast of GPUs is on; it says nothing of that of the CPU. `named`
+    as in `casting`."""
+    return functools.partial(casting, cpu="keep", gpu=policy, named=named)
 
 
 def given_precision(fn: F) -> F:
@@ -102,14 +104,16 @@ def given_precision(fn: F) -> F:
     return casting(fn, "given", "given")
 
 
-def casting(fn: F, cpu: Policy, gpu: Policy) -> F:
-    """`fn` gets its tensors by these policies where autocast is on, which is off inside."""
+def casting(fn: F, cpu: Policy, gpu: Policy, named: Callable[..., Any] | None = None) -> F:
+    """`fn` gets its tensors by these policies where autocast is on, which is off inside. `named`:
+    what is called in its place with keywords."""
+    with_keywords = named or fn
 
     @functools.wraps(fn)
     def cast(*args: Any, **kwargs: Any) -> Any:
         on = mode.autocast
         if on is None:
-            return fn(*args, **kwargs)
+            return with_keywords(*args, **kwargs) if kwargs else fn(*args)
         given = (*args, *kwargs.values())
         types = (_type(cpu, on[0], given, "cpu"), _type(gpu, on[1], given, "cuda"))
         args = tuple(by_place(x, types) for x in args)
@@ -117,18 +121,24 @@ def casting(fn: F, cpu: Policy, gpu: Policy) -> F:
         inside = on[0] if cpu == "keep" else None, on[1] if gpu == "keep" else None
         before = set_autocast(None if inside == (None, None) else inside)
         try:
-            return fn(*args, **kwargs)
+            return with_keywords(*args, **kwargs)
         finally:
             set_autocast(before)
 
     if parameters(fn) != ("input",):
         return cast  # type: ignore[return-value]
+    op: Any = getattr(fn, "unary_op", None)
 
+    # One argument is passed on in a quarter of the time.
     @functools.wraps(fn)
-    def cast_one(input: Any) -> Any:  # one argument is passed on in a quarter of the time
+    def cast_one(input: Any) -> Any:
         return fn(input) if mode.autocast is None else cast(input)
 
-    return cast_one  # type: ignore[return-value]
+    @functools.wraps(fn)
+    def cast_operand(input: Any) -> Any:
+        return apply_unary(op, input) if mode.autocast is None else cast(input)
+
+    return cast_one if op is None else cast_operand  # type: ignore[return-value]
 
 
 def _type(policy: Policy, on: DType | None, given: Sequence[Any], place: str) -> DType | None:

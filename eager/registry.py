@@ -62,7 +62,7 @@ def public(
         own = name or fn.__name__
         called = _with_other_names(fn)
         if own in ON_GPUS:
-            called = on_gpus(ON_GPUS[own])(called)
+            called = on_gpus(ON_GPUS[own], called)(fn)
         for each in (own, *alias):
             key = each if namespace else f"{fn.__module__}.{each}"
             if key in PUBLIC:

@@ -77,6 +77,7 @@ def unary(
         return apply_unary(op, input)
 
     fn.__name__ = fn.__qualname__ = name
+    fn.unary_op = op  # type: ignore[attr-defined]
     fn.__doc__ = doc or f"Elementwise {name}."
     return public(name, samples=samples or s.on(), **{"inplace": True, **how})(fn)
 
