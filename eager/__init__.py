@@ -96,6 +96,7 @@ from eager.legacy import set_default_tensor_type as set_default_tensor_type
 from eager.loops import associative_scan as associative_scan
 from eager.loops import map as map
 from eager.loops import scan as scan
+from eager.notice import STRIDED as _STRIDED
 from eager.notice import warn_once as _warn_once
 from eager.op import aval_of as _aval_of
 from eager.ops import activation as _activation
@@ -180,7 +181,7 @@ double, half, float, cfloat, cdouble = float64, float16, float32, complex64, com
 long, int, short = int64, int32, int16
 inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 newaxis = None
-strided = "eager.strided"
+strided = _STRIDED
 sparse_coo, sparse_csr, sparse_csc = sparse.COO, sparse.CSR, sparse.CSC
 preserve_format = contiguous_format = None  # memory formats: there is one, row-major
 channels_last, channels_last_3d = "eager.channels_last", "eager.channels_last_3d"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any
+from typing import Any, Final
 
 _said: set[str] = set()
 
@@ -68,10 +68,16 @@ def refuse(function: str, instead: str, **options: Any) -> None:
             raise NotImplementedError(f"{function}: {name}={value!r} is not there; {instead}")
 
 
+STRIDED: Final = "eager.strided"
+
+
 def options(
     function: str, layout: Any = None, pin_memory: bool = False, memory_format: Any = None
 ) -> None:
-    """What tensors could be made like: there is one layout, one memory, one order of elements."""
-    if layout not in (None, "eager.strided"):
-        raise NotImplementedError(f"{function}: layout={layout!r}: all tensors are strided")
+    """What tensors could be made like: what functions make is strided, in one memory, in one order
+    of elements."""
+    if layout not in (None, STRIDED):
+        raise NotImplementedError(
+            f"{function}() makes strided tensors, got layout={layout}: use to_sparse() then"
+        )
     ignore(function, pin_memory=pin_memory, memory_format=memory_format)

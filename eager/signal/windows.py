@@ -12,7 +12,7 @@ from typing import Any
 
 from eager import dtype as dt
 from eager.dtype import DType
-from eager.notice import options
+from eager.notice import STRIDED, options
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.create import arange, empty, finish, ones
@@ -32,8 +32,8 @@ def _window(
     shape: Shape,
     layout: Any = None,
 ) -> Tensor:
-    if layout:
-        options(name, layout)
+    if layout not in (None, STRIDED):
+        raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
     dtype = dt.get_default_dtype() if dtype is None else dtype
