@@ -208,7 +208,7 @@ class _Decision:
         if size == 1 and cost <= 100:
             return True  # hoisted: once per kernel
         if len(use.sinks) <= 1:
-            return cost <= CHEAP or use.iterations <= size or use.outer
+            return cost <= CHEAP or use.iterations * use.reads <= size or use.outer
         leaves = self.leaves[nest.value.id]
         return leaves <= 1 and cost <= (CHEAP if leaves else FROM_NOTHING)
 

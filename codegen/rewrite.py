@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from codegen import affine, expr
 from codegen.affine import Affine, Axis
 from codegen.expr import Apply, Cast, Checked, Expr, IndexOf, Load, Read, Select
+from eager import dtype as dt
 
 OnRead = Callable[[int, tuple[Affine, ...], Read], Expr]
 OnLoad = Callable[[str, Affine, Load], Expr]
@@ -84,7 +85,10 @@ def _load(r: Rewrite, x: Load) -> Expr:
 
 
 def _index_of(r: Rewrite, x: IndexOf) -> Expr:
-    return expr.index_of(r.index(x.index))
+    index = r.index(x.index)
+    if index is x.index:
+        return x
+    return expr.short_index(index) if x.dtype is dt.int32 else expr.index_of(index)
 
 
 _RULES: dict[type[Expr], Callable[..., Expr]] = {

@@ -135,6 +135,54 @@ def test_equal_kernels_are_emitted_once():
     assert len(artifact.kernels) <= 2
 
 
+def rows_in_turn(x, y):
+    for i in range(1, 12):
+        y = (y[:, None] + x).amax(0) + x[i]
+    return y
+
+
+def test_steps_that_look_at_other_rows_are_one_text():
+    x, y = floats(12, 12), floats(12)
+    artifact, _ = compiled(rows_in_turn, (x, y))
+    assert len(artifact.kernels) <= 3  # the first and the last step do something else
+    check(rows_in_turn, x, y, backends=("cpp",))
+
+
+def shortest_paths(d):
+    for k in range(24):
+        d = eager.minimum(d, d[:, k : k + 1] + d[k : k + 1])
+    return d
+
+
+def test_what_is_read_at_several_places_is_not_computed_for_each():
+    d = np.abs(floats(24, 24))
+    artifact, _ = compiled(shortest_paths, (d,))
+    assert len(artifact.kernels) <= 4
+    check(shortest_paths, d, backends=("cpp",))
+
+
+def followed_back(n):
+    def path(places, i):
+        found = [i]
+        for k in range(n):
+            found.append(eager.take(places[k], found[-1]))
+        return eager.stack(found)
+
+    return path
+
+
+def test_a_path_is_followed_once():
+    """A place that is looked up at a place that was looked up: each step once, not once for each
+    place behind it."""
+    places, i = np.random.default_rng(0).integers(0, 12, (24, 12)), np.array(3)
+    sizes = []
+    for n in (8, 16, 24):
+        artifact, _ = compiled(followed_back(n), (places, i))
+        sizes.append(len(artifact.stages["source"]))
+    assert sizes[2] - sizes[1] < 1.5 * (sizes[1] - sizes[0])
+    check(followed_back(24), places, i, backends=("cpp",))
+
+
 @pytest.mark.parametrize("shape", [(1 << 20,), (3, 100003), (20, 70000), (70000, 3)])
 def test_long_sums_are_accurate(shape):
     x = np.abs(floats(*shape)) + 0.5

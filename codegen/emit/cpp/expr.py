@@ -149,9 +149,10 @@ class Spell(Walk[str]):
         return self.define(key, self.level(x, guard), ctype, text)
 
     def needed(self, guard: Expr | None, x: Expr) -> Expr | None:
-        """The guard, if `x` reads memory that may not be there without it: run-time scalars always
-        are."""
-        if guard is None or not has_load(x):
+        """The guard, if `x` reads memory that may not be there without it. Run-time scalars always
+        are, and what does not vary with the guard: where, or whether, it is needed says nothing of
+        where it lies."""
+        if guard is None or not has_load(x) or expr.axes(x).isdisjoint(expr.axes(guard)):
             return None
         return None if type(x) is Load and x.buffer in self.names.scalars else guard
 

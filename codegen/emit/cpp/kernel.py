@@ -6,17 +6,20 @@ Two shapes of function: by rows, or by columns where the schedule has a `row_vec
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from codegen import affine, expr
-from codegen.affine import Axis
+from codegen.affine import Affine, Axis
 from codegen.emit.cpp import table
 from codegen.emit.cpp.expr import Names, Scope, Spell
 from codegen.emit.cpp.reduce import CHUNK, EACH, Accumulator, Blocks, indent, position_of
 from codegen.emit.cpp.table import size_text
 from codegen.expr import Apply, Const, Expr, IndexOf
 from codegen.ir import Buffer, Kernel, Schedule, Stage, Store
+from codegen.rewrite import Rewrite
 from codegen.sizes import Size, at_least, extent, hint, is_static, name_of, round_up, same
 from codegen.tile import overwrites
 from eager import dtype as dt
@@ -24,6 +27,7 @@ from eager.dataclass import dataclass
 
 ALIGN = 64
 PAGE = 4096
+PLACES = 4  # of a buffer that is only read: parameters of their own
 MAP_BLOCK = 64  # vectors per unit of an elementwise kernel
 # Results from this size on are stored past the caches (measured: a gain from 2 MiB).
 STREAM_BYTES = 4 << 20
@@ -37,7 +41,7 @@ class KernelText:
     text: str
     types: str  # what the declaration needs before `head`
     head: str  # the function's declaration
-    params: tuple[str, ...]  # buffers, in the order of the parameters p0, p1, ...
+    params: tuple[tuple[str, int], ...]  # buffers, each from which element on: p0, p1, ...
     size: Size  # the run-time number of rows; 0: the function has its sizes written in
     sites: tuple[str, ...]
     sizes: tuple[str, ...] = ()  # the variables of sizes that are parameters
@@ -49,6 +53,7 @@ def emit_kernel(
 ) -> KernelText:
     """`symbolic`: sizes may be parameters."""
     kind = _ByRows if plan.row_vector is None else _ByColumns
+    kernel, buffers, named = from_first(kernel, buffers)
     writer = kind(kernel, plan, buffers)
     body, names = writer.body(), writer.names
     params = [writer.parameter(name, p) for name, p in names.params.items()]
@@ -62,12 +67,63 @@ def emit_kernel(
         "\n".join(text),
         types,
         head,
-        tuple(names.params),
+        tuple(named.get(name, (name, 0)) for name in names.params),
         writer.size(),
         sites,
         sizes,
         writer.room(),
     )
+
+
+def from_first(
+    kernel: Kernel, buffers: Mapping[str, Buffer]
+) -> tuple[Kernel, Mapping[str, Buffer], Mapping[str, tuple[str, int]]]:
+    """The kernel with memory counted from the first element that it touches: what steps of an
+    unrolled loop do to other rows is one text. What is only read at a few places (`d[:, k] + d[k]`)
+    is a parameter for each. Third: which buffer a new name is, and from which element on."""
+    offsets: dict[str, list[Affine]] = {}
+    for x in (*kernel.loads(), *kernel.stores()):
+        offsets.setdefault(x.buffer, []).append(x.offset)
+    homes = Counter(buffers[name].home for name in offsets if name in buffers)
+    written = {*kernel.writes()}
+    named: dict[str, tuple[str, int]] = {}
+    starts: dict[tuple[str, Affine], str] = {}
+    for name, found in offsets.items():
+        if name not in buffers or homes[buffers[name].home] > 1:
+            continue
+        first = {o: _first(o) for o in found}
+        if name in written or len({*first.values()}) > PLACES:
+            first = dict.fromkeys(first, min(first.values()))
+        for offset, start in first.items():
+            if start:
+                starts[name, offset] = f"{name}+{start}"
+                named[f"{name}+{start}"] = name, start
+    if not named:
+        return kernel, buffers, {}
+
+    def moved(buffer: str, offset: Affine, known: Affine) -> tuple[str, Affine]:
+        name = starts.get((buffer, known), buffer)
+        return name, offset - named[name][1] if name in named else offset
+
+    by = Rewrite({}, on_load=lambda name, at, x: expr.load(*moved(name, at, x.offset), x.dtype))
+    stages = []
+    for stage in kernel.stages:
+        stores = []
+        for made, x in zip(stage.map(by).stores, stage.stores, strict=True):
+            name, offset = moved(x.buffer, made.offset, x.offset)
+            stores.append(replace(made, buffer=name, offset=offset))
+        stages.append(replace(stage.map(by), stores=tuple(stores)))
+    new = {
+        name: replace(buffers[old], name=name, alias=buffers[old].home)
+        for name, (old, _) in named.items()
+    }
+    return replace(kernel, stages=tuple(stages)), {**buffers, **new}, named
+
+
+def _first(offset: Affine) -> int:
+    """The element from which on an access may be counted; 0 where that is not known."""
+    ends = offset.const, offset.lo
+    return max(0, min(ends)) if all(type(n) is int for n in ends) else 0  # type: ignore[type-var]
 
 
 def streamed(kernel: Kernel, buffers: Mapping[str, Buffer]) -> frozenset[str]:

@@ -318,10 +318,10 @@ class Places:
         """The slot of a number that the program is given; "" for one that it computes."""
         return f"s[{self.scalars[name]}]" if name in self.scalars else ""
 
-    def argument(self, name: str) -> str:
-        """A pointer, or the number itself for a run-time scalar."""
+    def argument(self, name: str, start: int = 0) -> str:
+        """A pointer to the element `start`, or the number itself for a run-time scalar."""
         if name not in self.scalars:
-            return self.pointer(name)
+            return f"{self.pointer(name)} + {start}" if start else self.pointer(name)
         b = self.fused.buffers[name]
         slot = f"s[{self.scalars[name]}]"
         if b.dtype.is_floating_point:
@@ -334,7 +334,7 @@ def call_kernel(name: str, texts: Mapping[str, KernelText], places: Places, site
     the kernels."""
     rows = []
     for kernel, text in texts.items():
-        args = [places.argument(p) for p in text.params]
+        args = [places.argument(name, start) for name, start in text.params]
         args += [str(sites.number(where)) for where in text.sites]
         args += text.sizes
         if some(text.room):
