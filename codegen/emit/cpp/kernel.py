@@ -17,7 +17,7 @@ from codegen.emit.cpp import table
 from codegen.emit.cpp.expr import Names, Scope, Spell
 from codegen.emit.cpp.reduce import CHUNK, EACH, Accumulator, Blocks, indent, position_of
 from codegen.emit.cpp.table import size_text
-from codegen.expr import Apply, Const, Expr, IndexOf
+from codegen.expr import Apply, Const, Expr, IndexOf, Load
 from codegen.ir import Buffer, Kernel, Schedule, Stage, Store
 from codegen.rewrite import Rewrite
 from codegen.sizes import Size, at_least, extent, hint, is_static, name_of, round_up, same
@@ -82,8 +82,9 @@ def from_first(
     unrolled loop do to other rows is one text. What is only read at a few places (`d[:, k] + d[k]`)
     is a parameter for each. Third: which buffer a new name is, and from which element on."""
     offsets: dict[str, list[Affine]] = {}
-    for x in (*kernel.loads(), *kernel.stores()):
-        offsets.setdefault(x.buffer, []).append(x.offset)
+    touched: list[Load | Store] = [*kernel.loads(), *kernel.stores()]
+    for each in touched:
+        offsets.setdefault(each.buffer, []).append(each.offset)
     homes = Counter(buffers[name].home for name in offsets if name in buffers)
     written = {*kernel.writes()}
     named: dict[str, tuple[str, int]] = {}
@@ -123,7 +124,7 @@ def from_first(
 def _first(offset: Affine) -> int:
     """The element from which on an access may be counted; 0 where that is not known."""
     ends = offset.const, offset.lo
-    return max(0, min(ends)) if all(type(n) is int for n in ends) else 0  # type: ignore[type-var]
+    return max(0, min(ends)) if all(type(n) is int for n in ends) else 0
 
 
 def streamed(kernel: Kernel, buffers: Mapping[str, Buffer]) -> frozenset[str]:
