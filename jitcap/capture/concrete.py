@@ -103,6 +103,9 @@ class ConcreteWorld:
             return self._nested(method, (target, *given), kwargs)
         return self._here(fn, args, kwargs)
 
+    def extreme(self, frame: Frame, fn: Any, args: tuple[Any, ...]) -> None:
+        frame.push(self.call(fn, args, {}))
+
     def load_global(self, frame: Frame, name: str | None) -> Any:
         if name is None:
             return frame.globals

@@ -20,6 +20,7 @@ from jitcap.capture.breaks import Break, Place
 from jitcap.capture.builtins import polyfills
 from jitcap.capture.builtins import table as _table  # noqa: F401 - fills HANDLERS
 from jitcap.capture.control import branch as branches
+from jitcap.capture.control.extremes import extreme
 from jitcap.capture.control.plain import turn
 from jitcap.capture.control.roll import roll
 from jitcap.capture.control.ties import Ties
@@ -205,6 +206,7 @@ class Session(base.Session):
     refuse_key = lent.refuse_key
     import_from, driven, roll, turn = modules.import_from, driven, roll, turn
     undecided, branch, as_bool, negation = branches.ANSWERS
+    extreme = extreme
     host, number_input, caught = host.call, numbers.read, staticmethod(caught)
 
     def super_getattr(self, cls: Any, obj: Any, name: str) -> Any:

@@ -429,3 +429,90 @@ def match_reads_attributes_once_and_in_order():
                 return x, b
 
     return over(step, [Watched(1, 2), Watched(1, 3), Watched(2, 2)], lambda: list(log))
+
+
+@case("control flow", one_graph=True)
+def min_of_a_number_and_a_tensor():
+    w = eager.tensor([1.0, 2.0], requires_grad=True)
+
+    def step(x, n):
+        w.grad = None
+        loss = (w * x * n).pow(2).sum()
+        loss.backward()
+        norm = w.grad.norm()
+        w.grad.mul_(min(1.0, 5.0 / (norm + 1e-6)))
+        return loss.detach(), norm
+
+    return over(step, [1.0, 2.0, 0.1, -1.0, float("nan")], lambda: w)
+
+
+@case("control flow", one_graph=True)
+def max_of_a_number_and_a_tensor_in_a_loop():
+    def step(x, n):
+        h = x * n
+        for i in range(4):
+            h = h * i / max(1e-3, h.norm())
+        return h
+
+    return over(step, [1.0, 0.0, -2.5])
+
+
+@case("control flow", one_graph=True)
+def max_of_what_an_iterator_gives():
+    log = []
+
+    def norms(xs):
+        for x in xs:
+            log.append("next")
+            yield x.abs().sum()
+
+    def step(x, n):
+        largest = max(norms([x, x * n, -x]))
+        scale = max([0.5, x.mean() * n, 2])
+        return x / largest, x * scale
+
+    return over(step, [1.0, 3.0, -0.5], lambda: log)
+
+
+@case("control flow", one_graph=True)
+def max_of_numbers_of_two_types():
+    def step(x, n):
+        rate = max(1, (x * n).mean().item())
+        return x * rate
+
+    return over(step, [1.0, 3.0, -0.5])
+
+
+@case("control flow")
+def max_is_one_of_its_operands():
+    def step(x, n):
+        a, b = x.sum() * n, x.mean()
+        return max(a, b) is a, max(0.5, a), min(a, b, 0.5), max(b, b + 0.0) is b
+
+    return over(step, [1.0, 3.0, -0.5, float("nan")])
+
+
+@case("control flow")
+def max_of_several_elements_raises():
+    def step(x, n):
+        try:
+            return max(x.sum(), x, n)
+        except RuntimeError as error:
+            return str(error)
+
+    return over(step, [1.0, 3.0])
+
+
+@case("control flow", one_graph=True)
+def unlike_values_that_the_next_statement_uses_up():
+    def step(x, n):
+        y = x * n
+        for _ in range(3):
+            factor = 2
+            if y.sum() > 3:
+                factor = y.mean()
+            y = y * factor
+            factor = None
+        return y, factor
+
+    return over(step, [1.0, 0.0, 2.0])

@@ -9,8 +9,6 @@ import json
 import math
 import operator
 import re
-from collections.abc import Iterator
-from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +30,7 @@ from eager.traced import Traced
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.builtins.objects import identity
+from jitcap.capture.control.extremes import called
 from jitcap.capture.kinds.base import (
     HANDLERS,
     MISSING,
@@ -44,7 +43,6 @@ from jitcap.capture.kinds.base import (
     kind_of,
 )
 from jitcap.capture.kinds.constants import refuse_own_text
-from jitcap.capture.kinds.iterators import Iteration
 from jitcap.capture.kinds.tensors import tensor_of
 from jitcap.capture.kinds.text import Deferred, promise
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
@@ -125,25 +123,7 @@ def _round(s: Session, /, number: Any, ndigits: Any = MISSING) -> Any:
 
 @handles_each(max, min)
 def _extreme(s: Session, builtin: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Looks at one value of an iterable after the other, or at its arguments."""
-    if len(args) != 1:
-        found = None if kwargs else numbers.extreme(s, builtin, args)
-        return s.native(builtin, args, kwargs) if found is None else found
-    values: Iterator[Any] = Iteration(s, s.iter(args[0]))
-    if not kwargs:  # numbers are compared when all are there: nobody can tell
-        read: list[Any] = []
-        for value in values:
-            read.append(value)
-            if type(value) not in (SymNumber, int, float):
-                values = chain(read, values)
-                break
-        else:
-            found = numbers.extreme(s, builtin, read)
-            if found is not None:
-                return found
-            values = iter(read)
-    named = {k: kind_of(v).to_native(s, v) for k, v in kwargs.items()}
-    return s.natively(lambda: builtin(values, **named), ())
+    return called(s, builtin, args, kwargs)
 
 
 @handles_each(str, repr)

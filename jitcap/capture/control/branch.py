@@ -14,6 +14,7 @@ that branch for one that splits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ from jitcap.capture.control.changes import (
     is_loop,
     same_place,
 )
-from jitcap.capture.control.paths import EXIT, in_loop, looks, meeting, needed, returns
+from jitcap.capture.control.paths import EXIT, behind, in_loop, looks, meeting, needed, returns
 from jitcap.capture.control.repeat import STOP, RoundEnd, end_inside, repeat
 from jitcap.capture.control.steps import same_constant
 from jitcap.capture.control.ties import memory_of, truths_of, with_truths
@@ -167,24 +168,25 @@ def branch(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
 
 
 def _met(s: Any, frame: Frame, index: int, merge: Callable[[Any], Done | None]) -> Done | None:
-    """Both ways up to where they meet; to the return if they come there with unlike values."""
+    """Both ways up to where they meet; if they come there with unlike values, to where one of the
+    next statements ends, which may be the last to use them, or to the return."""
     meets = end_inside(s, frame, index) or meeting(frame.code, index)
     try:
         return merge(meets)
-    except Differ:
-        ends = meets == EXIT or isinstance(meets, RoundEnd) or in_loop(frame.code, index)
-        if ends or s.ties.apart == MOST_APART:
-            raise
+    except Differ as why:
+        differ = why
+    if meets == EXIT or isinstance(meets, RoundEnd) or s.ties.apart == MOST_APART:
+        raise differ
     s.ties.apart += 1
     try:
+        for further in behind(frame.code, index):
+            with suppress(Differ):
+                return merge(further)
+        if in_loop(frame.code, index):
+            raise differ
         return merge(EXIT)
     finally:
         s.ties.apart -= 1
-
-
-def _inmost(what: str) -> str:
-    """Why a way is none: of several branches, the last."""
-    return _ONE_WAY + what.rpartition(_ONE_WAY)[2].removeprefix(f"{_BOOL}: ")
 
 
 def _refusal(why: str = "") -> Break:
@@ -241,7 +243,8 @@ class _Branch:
                 raise
             except (Break, DataDependent, UnknownValue) as why:
                 what = why.what if isinstance(why, Break) else str(why)
-                raise Unsayable(_inmost(what)) from why
+                inmost = what.rpartition(_ONE_WAY)[2].removeprefix(f"{_BOOL}: ")
+                raise Unsayable(_ONE_WAY + inmost) from why  # of several branches, the last
             except Unsayable:
                 raise
             except (Exception, GeneratorExit) as error:  # noqa: BLE001 - the program's: see `_only`

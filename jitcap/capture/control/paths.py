@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import CodeType
 from typing import Final
@@ -19,7 +19,11 @@ from jitcap.capture.bytecode import Instruction, decode
 from jitcap.walks import reach
 
 EXIT: Final = -1
+STATEMENTS: Final = 3
 _ENDS: Final = frozenset({"RAISE_VARARGS", "RERAISE"})
+_STATEMENT: Final = frozenset({
+    "STORE_FAST", "STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_DEREF", "POP_TOP",
+})  # fmt: skip
 _MEMBERS: Final = frozenset({"LOAD_ATTR", "LOAD_FAST", "LOAD_CONST"})
 _LOOKS: Final = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe"})
 
@@ -28,6 +32,22 @@ def meeting(code: CodeType, index: int, loop: While | None = None) -> int:
     """The first instruction behind `index` that lies on every way from there to a return, or in one
     round of a loop to where that ends (EXIT)."""
     return EXIT if loop and index not in loop.body else _meetings(code, loop)[index]
+
+
+def behind(code: CodeType, index: int) -> Iterator[int]:
+    """Where the next statements behind the meeting of `index` end, in its loop and its block."""
+    decoded, meetings = decode(code), _meetings(code)
+    around = [body for body in _loops(code).values() if index in body]
+    inmost = min(around, key=len, default=frozenset(meetings))
+    at, found = meetings[index], 0
+    while found < STATEMENTS:
+        ends = at != EXIT and decoded.instructions[at].op in _STATEMENT
+        at = meetings[at]
+        if at not in inmost or at == EXIT or decoded.handler_at(at) != decoded.handler_at(index):
+            return
+        if ends:
+            found += 1
+            yield at
 
 
 def returns(code: CodeType, index: int) -> bool:

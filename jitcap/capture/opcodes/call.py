@@ -14,16 +14,16 @@ from jitcap.capture.opcodes.build import function_text
 
 
 @opcode("CALL")
-def call(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+def call(vm: Interpreter, frame: Frame, ins: Instruction) -> Done | None:
     values = frame.popn(ins.arg)
-    _call(vm, frame, values, ins.kwnames)
+    return _call(vm, frame, values, ins.kwnames)
 
 
 @opcode("CALL_KW", since=(3, 13))
-def call_kw(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+def call_kw(vm: Interpreter, frame: Frame, ins: Instruction) -> Done | None:
     kwnames = frame.pop()
     values = frame.popn(ins.arg)
-    _call(vm, frame, values, kwnames)
+    return _call(vm, frame, values, kwnames)
 
 
 def _callable(frame: Frame) -> tuple[Any, tuple[Any, ...]]:
@@ -34,7 +34,9 @@ def _callable(frame: Frame) -> tuple[Any, tuple[Any, ...]]:
     return (first, ()) if second is NULL else (first, (second,))
 
 
-def _call(vm: Interpreter, frame: Frame, values: list[Any], kwnames: tuple[str, ...]) -> None:
+def _call(
+    vm: Interpreter, frame: Frame, values: list[Any], kwnames: tuple[str, ...]
+) -> Done | None:
     split = len(values) - len(kwnames)
     fn, bound = _callable(frame)
     kwargs = dict(zip(kwnames, values[split:], strict=True))
@@ -43,13 +45,17 @@ def _call(vm: Interpreter, frame: Frame, values: list[Any], kwnames: tuple[str, 
         args = _super_arguments(vm, frame)
     elif fn is builtins.locals or (fn is builtins.vars and not args):
         frame.push(frame.names(vm.world.load_cell))
-        return
+        return None
     elif (fn is builtins.eval or fn is builtins.exec) and len(args) == 1:
         args = (*args, vm.world.load_global(frame, None), frame.names(vm.world.load_cell))
     elif fn is builtins.globals:
         frame.push(vm.world.load_global(frame, None))
-        return
+        return None
+    elif (fn is max or fn is min) and args and not kwargs:
+        found: Done | None = vm.world.extreme(frame, fn, args)
+        return found
     frame.push(vm.world.call(fn, args, kwargs))
+    return None
 
 
 def _super_arguments(vm: Interpreter, frame: Frame) -> tuple[Any, ...]:
