@@ -10,6 +10,8 @@ what was loaded, and replays the difference.
 from __future__ import annotations
 
 import gc
+import sys
+import traceback
 import weakref
 from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType, ModuleType
@@ -17,6 +19,7 @@ from typing import Any, Final
 
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
+from jitcap.capture.interpret import Frame
 from jitcap.capture.origin import Origin
 from jitcap.capture.replay import Effect, Maker
 from jitcap.guards import Equals, Guard, Guards, Is, Same
@@ -94,8 +97,22 @@ def ends(real: Any, depth: int = 0) -> bool:
         return True
     if any(reference.__callback__ is not None for reference in weakref.getweakrefs(real)):
         return True
-    parts = gc.get_referents(real) if depth < _DEPTH and not issubclass(type(real), Tensor) else ()
-    return any(ends(part, depth + 1) for part in parts)
+    if depth == _DEPTH or issubclass(type(real), Tensor):
+        return False
+    left = _left_by(real) if issubclass(type(real), BaseException) else []
+    return any(ends(part, depth + 1) for part in (*left, *gc.get_referents(real)))
+
+
+def _left_by(error: BaseException) -> list[Any]:
+    """What the frames hold that an exception has left, and alone keeps: their locals, and those of
+    the program's frames that are executed in them."""
+    running = {id(frame) for frame, _ in traceback.walk_stack(sys._getframe())}  # no cycle
+    found: list[Any] = []
+    for left, _ in traceback.walk_tb(error.__traceback__):
+        if id(left) not in running:
+            for value in gc.get_referents(left):
+                found += value.fast.values() if type(value) is Frame else (value,)
+    return found
 
 
 class Outside:

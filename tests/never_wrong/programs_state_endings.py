@@ -4,7 +4,7 @@ import weakref
 
 import eager
 
-from .harness import case
+from .harness import case, over
 from .scene import nothing, rows, scene
 
 
@@ -352,3 +352,45 @@ def an_inverted_bool_warns():
         return x, ~flag, ~True, ~(flag == 1)
 
     return rows(step, *[(eager.ones(2), flag) for flag in (True, False, True)])
+
+
+def _raising_through(register):
+    """A function that raises leaves an object, which goes with the exception."""
+    log = []
+
+    class Thing:
+        pass
+
+    def inner(x, n):
+        thing = Thing()
+        kept = register(thing, log, n)
+        if n > 1:
+            raise ValueError("big")
+        del kept
+        return x * n
+
+    def step(x, n):
+        try:
+            y = inner(x, n)
+        except ValueError as error:
+            log.append(f"caught {error}")
+            y = x
+        log.append("after")
+        return y
+
+    return over(step, [1, 2, 3, 1], lambda: list(log))
+
+
+@case("endings")
+def a_finalizer_in_a_function_that_raises():
+    return _raising_through(lambda thing, log, n: weakref.finalize(thing, log.append, n))
+
+
+@case("endings")
+def a_reference_with_a_call_in_a_function_that_raises():
+    references = []
+
+    def register(thing, log, n):
+        references.append(weakref.ref(thing, lambda _: log.append(n)))
+
+    return _raising_through(register)
