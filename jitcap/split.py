@@ -380,12 +380,12 @@ def _step(vm: Interpreter, frame: Frame) -> Any:
     error = frame.handled[-1]
     if error is None:
         return vm.step(frame)
-    link = error.__traceback__
+    link, context = error.__traceback__, error.__context__
     try:
         raise error
     except BaseException:  # noqa: BLE001 - it is handled already
-        error.__traceback__ = link
-        del error
+        error.__traceback__, error.__context__ = link, context
+        del error, context
         return vm.step(frame)
 
 

@@ -3,6 +3,8 @@
 import sys
 import traceback
 
+from jitcap import graph_break
+
 from .harness import after, case, over
 
 
@@ -427,3 +429,49 @@ def assert_with_a_tensor_in_the_message():
         return x
 
     return caught(step, [1, 2, 3])
+
+
+@case("exceptions")
+def the_context_of_an_exception_goes_through_splits():
+    def inner(x, n):
+        try:
+            {}[n]
+        except KeyError:
+            graph_break()
+            try:
+                1 / (n - n)
+            except ZeroDivisionError:
+                graph_break()
+                if n == 2:
+                    raise
+                raise ValueError(n)  # noqa: B904
+            finally:
+                graph_break()
+
+    def step(x, n):
+        try:
+            inner(x, n)
+        except (ValueError, ZeroDivisionError) as error:
+            link, found = error, []
+            while link is not None:
+                found.append((type(link).__name__, link.args))
+                link = link.__context__
+            return found
+
+    return over(step, [1, 2, 3])
+
+
+@case("exceptions")
+def a_note_of_run_time_numbers():
+    class Bad(Exception):
+        pass
+
+    def step(x, n):
+        errors = Bad(n), ValueError(n)
+        for error in errors:
+            error.add_note(f"note {n}")
+            graph_break()
+            error.add_note("another")
+        return errors
+
+    return over(step, [1, 2, 3])

@@ -10,7 +10,6 @@ import array
 import collections
 import dataclasses
 import datetime as dt
-import functools
 import operator
 import random
 import re
@@ -296,7 +295,7 @@ class FixedKind(NativeKind):
 
 @of(
     types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType,
-    types.GenericAlias, types.UnionType, functools.cached_property, Null,
+    types.GenericAlias, types.UnionType, Null,
     type(dataclasses.MISSING), type(dataclasses.KW_ONLY), type(typing.ClassVar),
     type(dataclasses._FIELD),  # type: ignore[attr-defined]
 )  # fmt: skip
@@ -469,6 +468,9 @@ class ExceptionKind(NativeKind, MutableKind):
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         self.see(s, owner, f".{fn.__name__}()")
+        if fn.__name__ == "add_note" and [kind_of(a).type_of(a) for a in args] == [str]:
+            owner.__dict__.setdefault("__notes__", []).append(args[0])  # text may come later
+            return None
         return s.native(fn, args, kwargs, stores=True)
 
 

@@ -151,7 +151,13 @@ def _again(vm: Interpreter, error: BaseException) -> None:
 
 @opcode("RERAISE")
 def reraise(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    _again(vm, frame.pop())
+    error = frame.pop()
+    context = error.__context__
+    try:
+        _again(vm, error)
+    finally:
+        error.__context__ = context  # what is handled here is no context of what goes on
+        del error, context
 
 
 @opcode("CHECK_EG_MATCH")
