@@ -512,3 +512,27 @@ def attributes_that_are_other_callables():
 
     odd = Odd()
     return over(lambda x, n: x * odd.four + getattr(odd, "a" * n), [1, 2])
+
+
+@case("protocols")
+def what_special_methods_say_of_run_time_numbers_is_checked():
+    class Says:
+        def __init__(self, answer):
+            self.answer = answer
+
+        def say(self, *_):
+            return self.answer
+
+        __bool__ = __len__ = __str__ = __index__ = __hash__ = __format__ = __int__ = say
+
+    def ask(fn, value):
+        try:
+            return fn(Says(value))
+        except (TypeError, ValueError) as error:
+            return type(error).__name__
+
+    def step(x, n):
+        asked = bool, len, str, operator.index, hash, format, int
+        return x * 2, [ask(fn, n) for fn in asked]
+
+    return over(step, [1, 2, 2.5, 3.5, -1, -2])

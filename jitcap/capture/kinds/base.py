@@ -95,6 +95,7 @@ class Session:
         self.written: dict[tuple[int, Any], Any] = {}  # (id of a twin, key) -> the last write
         self.arrays: dict[int, Any] = {}  # by id of an OutsideArray: the input that shares it
         self.hashed: dict[int, Shadow] = {}  # objects that native code told apart by identity
+        self.dictionaries: dict[int, Any] = {}  # those of objects made inside, by id: the object
         self.namespaces: dict[int, MembersOf] = {}  # of the classes that were looked into
         self.class_reads: dict[tuple[int, str], Any] = {}
         self.lookups: dict[tuple[int, str], Any] = {}  # the same, through the order of resolution
@@ -364,10 +365,20 @@ def is_method(cls: type, name: str, *owners: type) -> bool:
 
 def checked(fn: Callable[[Any], Any], owner: Any, name: str, answer: Any) -> Any:
     """What the builtin `fn` makes of the answer of the owner's special method: it is asked, with an
-    object that answers so. A value that only the graph knows is taken as it is."""
-    if isinstance(answer, SymNumber | Refusing):
+    object that answers so. A number of the graph is taken as it is where its type does."""
+
+    def ask(answer: Any) -> Any:
+        return fn(type(type(owner).__name__, (), {name: lambda *_: answer})())
+
+    if isinstance(answer, Refusing):
         return answer
-    return fn(type(type(owner).__name__, (), {name: lambda *_: answer})())
+    if isinstance(answer, SymNumber):
+        made = ask(answer.pytype(1))
+        as_it_is = type(made) is answer.pytype and fn is not hash
+        if as_it_is and (fn is not len or answer >= 0):
+            return answer
+        answer = answer.tracer.concretize(answer, answer.pytype)
+    return ask(answer)
 
 
 def _refusing(what: str) -> Callable[..., Any]:
