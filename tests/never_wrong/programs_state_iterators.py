@@ -7,8 +7,9 @@ import itertools
 import numpy as np
 
 import eager
+from jitcap import graph_break
 
-from .harness import case
+from .harness import case, over
 from .scene import nothing, rows, scene
 
 
@@ -511,3 +512,48 @@ def a_generator_is_not_copied():
         return told
 
     return scene(step, nothing)
+
+
+def _grows_in_a_loop(view_of):
+    table = {"a": 1, "b": 2, "c": 3}
+
+    def step(x, n):
+        seen = []
+        for entry in view_of(table):
+            graph_break()
+            seen.append(entry)
+            table["b"] = n
+            if len(seen) == n:
+                table[f"new {len(table)}"] = n
+        return seen, x
+
+    return over(step, [0, 1, 0, 2, 0], lambda: table)
+
+
+@case("iterators")
+def a_dictionary_gets_keys_between_the_parts_of_a_loop():
+    return _grows_in_a_loop(lambda table: table)
+
+
+@case("iterators")
+def a_dictionary_gets_keys_while_its_values_are_iterated():
+    return _grows_in_a_loop(lambda table: enumerate(table.values()))
+
+
+@case("iterators")
+def a_set_gets_other_members_between_the_parts_of_a_loop():
+    members = {1, 2, 3}
+
+    def step(x, n):
+        seen = []
+        try:
+            for member in members:
+                graph_break()
+                seen.append(member)
+                if n:
+                    members.add(member + 20)
+        except RuntimeError as error:
+            seen.append(str(error))
+        return seen, x
+
+    return over(step, [0, 1, 0], lambda: members)

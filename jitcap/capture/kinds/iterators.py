@@ -4,6 +4,7 @@ One from outside is opaque; what the program makes is Python's own, or asks the 
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,7 +19,8 @@ from jitcap.capture.kinds.constants import OPAQUE, NativeKind
 from jitcap.capture.origin import Origin
 from jitcap.capture.replay import Maker
 
-_EMPTY: Final[tuple[Any, ...]] = ([], (), range(0), {}, {}.values(), {}.items(), set(), "")
+_EMPTY: Final[tuple[Any, ...]] = ([], (), range(0), {}, {}.values(), {}.items(), "")
+# Not that of a set: it knows no place in another set, which may have another order.
 _RESUMABLE: Final[tuple[Any, ...]] = (
     *(type(iter(x)) for x in _EMPTY), enumerate, zip, reversed, type(reversed([])),
 )  # fmt: skip
@@ -38,11 +40,42 @@ class IteratorKind(NativeKind):
         """In its present state."""
         if not isinstance(value, _RESUMABLE):
             return super().rebuild(make, value)
+        if isinstance(value, tuple(_ENTRIES)):
+            return _of_entries(make, value)
         new, args, *state = value.__reduce__()
         name = make.let(f"{make.names.bind(new)}({make.all(args)})")
         if state and state[0] is not None:
             make.lines.append(f"{name}.__setstate__({make.expr(state[0])})")
         return name
+
+
+# What goes over the entries of a dictionary, and how it is made of one.
+_ENTRIES: Final[dict[type, Callable[[Any], Any]]] = {
+    type(make({})): make
+    for make in (
+        iter, lambda d: iter(d.values()), lambda d: iter(d.items()),
+        reversed, lambda d: reversed(d.values()), lambda d: reversed(d.items()),
+    )
+}  # fmt: skip
+
+
+def _of_entries(make: Maker, value: Any) -> str:
+    """It stays that of its dictionary, which may get other keys: then the next step raises."""
+    table = next((x for x in gc.get_referents(value) if isinstance(x, dict)), None)
+    if table is None:
+        return make.let("iter(())")
+    try:
+        left = len(value.__reduce__()[1][0])
+    except RuntimeError as error:
+        raise Break("iteration", f"the iterator of a dictionary goes on: {error}") from error
+    new, went_on = make.names.bind(_ENTRIES[type(value)]), make.names.bind(_went_on)
+    return make.let(f"{went_on}({new}({make.expr(table)}), {len(table) - left})")
+
+
+def _went_on(iterator: Any, steps: int) -> Any:
+    for _ in range(steps):
+        next(iterator)
+    return iterator
 
 
 @of(Generator)
