@@ -127,7 +127,7 @@ class Rebuilder:
             raise _Cycle
         self._busy.add(id(value))
         try:
-            return kind_of(value).rebuild(self, value)
+            return _made(self, value)
         finally:
             self._busy.discard(id(value))
 
@@ -343,6 +343,14 @@ class Rebuilder:
             if key not in TENSOR_FIELDS:
                 self.lines.append(f"{name}.{key} = {self.expr(value)}")
         return name
+
+
+def _made(make: Rebuilder, value: Any) -> str:
+    """A new object; the dictionary of an instance as such."""
+    owner = make.session.dictionaries.get(id(value))
+    if owner is not None:
+        return make.let(f"{make.expr(owner)}.__dict__")
+    return kind_of(value).rebuild(make, value)
 
 
 def _is_reshaped(make: Rebuilder, where: Any, view: Traced) -> bool:

@@ -1,6 +1,10 @@
 """How often, in which order and by which protocol Python runs the user's special methods."""
 
-from .harness import case
+import functools
+
+from jitcap import graph_break
+
+from .harness import case, over
 from .scene import nothing, scene
 
 
@@ -191,3 +195,49 @@ def a_match_statement():
                 return n
 
     return loud(use)
+
+
+@case("dunder")
+def the_dictionary_of_an_object_made_inside_stays_its_own():
+    kept = {}
+
+    class Thing:
+        def __init__(self, n):
+            self.n = n
+            self.own = self.__dict__
+
+    def step(x, n):
+        thing = Thing(n)
+        fields = vars(thing)
+        graph_break()
+        thing.more = n
+        fields["also"] = x
+        kept["fields"], kept["thing"] = fields, thing
+        return fields is vars(thing), thing.own is fields, thing.also, sorted(fields)
+
+    def observe():
+        for name in kept and ("late",):
+            kept["fields"][name] = kept["thing"].n
+        return kept
+
+    return over(step, [1, 2, 3], observe)
+
+
+@case("dunder")
+def the_functions_of_descriptors_are_those_of_the_class():
+    class Thing:
+        def read(self):
+            return 1
+
+        by_name = property(read)
+        kept = functools.cached_property(read)
+
+    found = {}
+
+    def step(x, n):
+        getter = Thing.by_name.fget
+        graph_break()
+        found.update(getter=getter, cached=Thing.kept.func)
+        return vars(Thing)["by_name"].fget is Thing.read, getter is Thing.read, x * n
+
+    return over(step, [1, 2], lambda: [found[k] is Thing.read for k in found])

@@ -7,8 +7,9 @@ import heapq
 import operator
 
 import eager
+from jitcap import graph_break
 
-from .harness import case
+from .harness import case, over
 from .programs_state_dunder import loud
 from .scene import nothing, scene
 
@@ -389,3 +390,31 @@ def a_user_object_beside_tensors():
 
     scale = Scale()
     return scene(lambda x: (scale * x, scale == x), nothing, observe=lambda: list(scale.log))
+
+
+@case("native")
+def a_bound_method_of_an_object_made_inside():
+    class Items(list):
+        pass
+
+    class Bad(Exception):
+        pass
+
+    kept = []
+
+    def step(x, n):
+        items, bad = Items(), Bad(n)
+        append, note = items.append, bad.add_note
+        graph_break()
+        append(n)
+        note("text")
+        items.append(graph_break() or n)
+        kept.append((append, items))
+        return items, append.__self__ is items, bad.__notes__
+
+    def observe():
+        for append, _ in kept:
+            append("late")
+        return kept
+
+    return over(step, [1, 2, 3], observe)

@@ -31,7 +31,14 @@ from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, Args, Kwargs, Session, kind_of, of
 from jitcap.capture.kinds.cells import closure_cell
-from jitcap.capture.kinds.constants import OPAQUE, FixedKind, NativeKind, Opaque, StaticKind
+from jitcap.capture.kinds.constants import (
+    GENERATORS,
+    OPAQUE,
+    FixedKind,
+    NativeKind,
+    Opaque,
+    StaticKind,
+)
 from jitcap.capture.kinds.lent import Reentry
 from jitcap.capture.kinds.mappings import touch
 from jitcap.capture.kinds.modules import globals_of
@@ -254,8 +261,8 @@ class BuiltinKind(FixedKind):
             return make.names.bind(value)
         if not is_python_class(type(owner)):
             return make.let(f"{make.let(make.expr(owner))}.{value.__name__}")
-        if not make.is_outside(owner):
-            return make.names.bind(value)  # of a library's own object: `random.random`
+        if type(owner) in GENERATORS and not make.is_outside(owner):
+            return make.names.bind(value)  # of a module's own: `random.random`
         method = make.names.bind(base_method(owner, value))  # whatever overrides it
         return make.let(f"{method}.__get__({make.expr(owner)})")
 
@@ -289,12 +296,25 @@ class UnboundKind(StaticKind):
         return kind_of(owner).invoke(s, owner, bound, args[1:], kwargs)
 
 
-@of(property)
-class PropertyKind(StaticKind):
-    """`property`."""
+_FUNCTIONS: Final = ("fget", "fset", "fdel", "func")  # of a property, of a cached one
 
-    def rebuild(self, make: Maker, value: property) -> str:
-        if any(make.is_made(fn) for fn in (value.fget, value.fset, value.fdel)):
+
+@of(property, functools.cached_property)
+class PropertyKind(StaticKind):
+    """`property` and `cached_property`."""
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        value = getattr(obj, name)
+        known = id(value) in s.made or s.outside.shadow(value) is not None
+        if known or type(value) is not FunctionType:
+            return value
+        origin = s.outside.origin_of(obj) or Fixed(obj, type(obj).__name__)
+        return s.outside.load(value, Attribute(origin, name))
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        if any(
+            make.is_made(getattr(value, name, None)) for name in ("fget", "fset", "fdel", "func")
+        ):
             raise Break("effect", "a property made inside is returned or stored")
         return super().rebuild(make, value)
 

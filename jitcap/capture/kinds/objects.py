@@ -158,7 +158,10 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
             return raw.__get__(obj, cls)  # raises, in its words
         return s.call(raw.fget, (obj,), {})
     if name == "__dict__" and hasattr(obj, "__dict__"):
-        return fields_of(s, obj)
+        fields = fields_of(s, obj)
+        if s.outside.shadow(fields) is None:
+            s.dictionaries[id(fields)] = obj
+        return fields
     if isinstance(raw, MemberDescriptorType):
         _touch_slot(s, obj, name, raw)
         return raw.__get__(obj, cls)
