@@ -160,7 +160,7 @@ def tracing(
     except (Exception, GeneratorExit) as error:  # the latter, too, a program may raise by itself
         raise _raised(error, session) from error
     finally:
-        session.vm.over, session.vm.passing = True, None
+        session.vm.over, session.vm.passing, session.vm.dropped = True, None, None
         before.put()
         sys.setrecursionlimit(limit)
         current_tracer.reset(token)

@@ -358,6 +358,7 @@ class Generator:
         try:
             self.close()
         except Break as refusal:
+            refusal.__traceback__ = refusal.__context__ = None  # no cycle: see `unwind`
             self.vm.dropped = refusal
         except Exception as error:  # noqa: BLE001 - CPython prints it
             self.vm.dropped = Break("generator", f"{type(error).__name__} in one that is dropped")

@@ -14,11 +14,12 @@ import sys
 import traceback
 import weakref
 from collections.abc import Callable, Iterable
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, GeneratorType, ModuleType
 from typing import Any, Final
 
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
+from jitcap.capture.bytecode import decode
 from jitcap.capture.interpret import Frame
 from jitcap.capture.origin import Origin
 from jitcap.capture.replay import Effect, Maker
@@ -90,7 +91,10 @@ class Shadow:
 
 def ends(real: Any, depth: int = 0) -> bool:
     """Whether code runs when an object, or what it holds, goes: a `__del__`, what a weak reference
-    calls. Python runs it at once; replayed writes come after all that the program does."""
+    calls, what a generator has in its `finally`. Python runs it at once; replayed writes come after
+    all that the program does."""
+    if type(real) is GeneratorType and real.gi_suspended and _has_blocks(real.gi_code):
+        return True
     if not gc.is_tracked(real) or issubclass(type(real), _STAYING):
         return False
     if any("__del__" in vars(base) for base in type(real).__mro__):
@@ -101,6 +105,13 @@ def ends(real: Any, depth: int = 0) -> bool:
         return False
     left = _left_by(real) if issubclass(type(real), BaseException) else []
     return any(ends(part, depth + 1) for part in (*left, *gc.get_referents(real)))
+
+
+def _has_blocks(code: CodeType) -> bool:
+    """Whether there is a `try` or `with`; from 3.12 on a handler covers each generator's body."""
+    decoded = decode(code)
+    targets = [decoded.instructions[h.target].op for h in decoded.handlers]
+    return any(op != "STOPITERATION_ERROR" for op in targets)
 
 
 def _left_by(error: BaseException) -> list[Any]:

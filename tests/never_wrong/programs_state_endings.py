@@ -3,6 +3,7 @@
 import weakref
 
 import eager
+from jitcap import graph_break
 
 from .harness import case, over
 from .scene import nothing, rows, scene
@@ -394,3 +395,53 @@ def a_reference_with_a_call_in_a_function_that_raises():
         references.append(weakref.ref(thing, lambda _: log.append(n)))
 
     return _raising_through(register)
+
+
+@case("endings")
+def a_generator_whose_finally_is_split():
+    log = []
+
+    def numbers(n):
+        try:
+            for i in range(n):
+                yield i
+        finally:
+            graph_break()
+            log.append("finally")
+
+    def step(x, n):
+        for i in numbers(n):
+            if i == 2:
+                break
+        log.append("behind the loop")
+        first = next(numbers(n), None)
+        log.append("behind next")
+        return x * n, first
+
+    return over(step, [2, 5, 0, 3], lambda: log)
+
+
+@case("endings")
+def a_generator_is_left_in_a_function_that_is_split():
+    log = []
+
+    def numbers(n):
+        try:
+            for i in range(n):
+                yield i
+        finally:
+            log.append("finally")
+
+    def find(values):
+        for value in values:
+            graph_break()
+            if value >= 2:
+                return value
+        return None
+
+    def step(x, n):
+        found = find(numbers(n))
+        log.append("behind the function")
+        return x * n, found
+
+    return over(step, [2, 5, 0, 3], lambda: log)
