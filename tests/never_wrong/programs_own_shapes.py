@@ -92,3 +92,27 @@ def strides_of_dimensions_of_one():
         return [(v.stride(), v.transpose(0, -1).stride()) for v in views], views
 
     return over(step, [1, 2])
+
+
+@case("own shapes")
+def views_whose_base_got_another_layout():
+    def pair(kind):
+        x = eager.tensor([[1.0, 2.0], [3.0, 4.0]])
+        if kind == "turned before":
+            x.t_()
+        row = x[0]
+        if kind == "turned behind":
+            x.t_()
+        if kind == "deeper":
+            x.unsqueeze_(0)
+        return x, row
+
+    kinds = "plain", "turned before", "turned behind", "deeper", "turned before", "plain"
+    pairs = [pair(kind) for kind in kinds]
+
+    def step(x, row, n):
+        x.add_(n)
+        row.mul_(2)
+        return x.sum(), row
+
+    return Program(step, [(*each, 1) for each in pairs], lambda: pairs)

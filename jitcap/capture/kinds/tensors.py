@@ -216,8 +216,13 @@ class TensorKind(NativeKind):
         array = base._array
         for op, attrs in where.chain:
             array = array.view(op, attrs)
-        if array.storage is not base._array.storage:
+        made = (*array.shape, *array.strides)
+        known = all(type(n) is int for n in made)
+        alike = made == (*real.shape, *real._layout) if known else len(array.shape) == real.ndim
+        if array.storage is not base._array.storage or not alike:  # its base has another shape now
             raise Break("aliasing", f"{origin.show()} is a view that cannot be made again")
+        if known:
+            s.guards.add(TensorLike.of(real, origin, s.line()))
         twin = wrap(array, base._storage, type(real))
         twin._view = ViewOf(base, where.chain, base._storage.history)
         return s.outside.register(ViewShadow(real, origin, twin))
