@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 import eager
+from jitcap import graph_break
 
 from .harness import Program, after, case, over, vector
 
@@ -534,3 +535,13 @@ def legacy_constructors():
         )  # fmt: skip
 
     return over(step, [1, 2, 3])
+
+
+@case("numbers")
+def a_method_of_a_number_behind_a_split():
+    def step(x, n):
+        bits, add = n.bit_length, n.__add__
+        graph_break()
+        return bits(), add(2), add.__self__, x
+
+    return over(step, [5, 6, 2**64 - 1, -9])

@@ -6,6 +6,7 @@ import operator
 import types
 
 import eager
+from jitcap import graph_break
 
 from .harness import case
 from .scene import module, nothing, rows, scene
@@ -501,5 +502,56 @@ def a_partial_is_called_by_native_code():
         return [*map(functools.partial(scaled, 2), [x, x])], sorted(
             [3, 1, 2], key=functools.partial(operator.mul, -1)
         )
+
+    return scene(step, nothing)
+
+
+@case("functions")
+def functions_of_a_class_are_themselves_behind_a_split():
+    class Thing:
+        @staticmethod
+        def twice(x):
+            return x * 2
+
+        @classmethod
+        def thrice(cls, x):
+            return x * 3
+
+        def four(self, x):
+            return x * 4
+
+    thing, kept = Thing(), []
+
+    def step(x):
+        functions = Thing.twice, thing.thrice, Thing.four
+        graph_break()
+        kept[:] = functions
+        same = functions[0] is thing.twice, functions[1] == Thing.thrice, functions[2] is Thing.four
+        return same, functions[0](x) + functions[1](x) + functions[2](thing, x)
+
+    def change():
+        Thing.twice.__code__ = (lambda x: x * 20).__code__
+
+    return scene(step, change, observe=lambda: [kept[0] is Thing.twice, kept[2] is Thing.four])
+
+
+@case("functions")
+def a_property_made_inside_holds_what_it_was_made_of():
+    class Thing:
+        def __call__(self, *_):
+            return 1
+
+    thing = Thing()
+
+    def step(x):
+        def own(*_):
+            return x
+
+        found = []
+        for function in (own, thing, thing.__call__, nothing):
+            made = property(function).setter(function)
+            graph_break()
+            found.append((made.fget is function, made.fset is function, made.fdel))
+        return found
 
     return scene(step, nothing)

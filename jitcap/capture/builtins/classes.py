@@ -52,6 +52,11 @@ def _call_layer(s: Session, method: Any, layer: Any, /, *args: Any, **kwargs: An
     return s.call(s.getattr(layer, "forward"), args, kwargs)
 
 
+@handles(property)
+def _property(s: Session, /, *args: Any, **kwargs: Any) -> Any:
+    return s.made_inside(s.native(property, args, kwargs))
+
+
 @handles(FunctionType)
 def _function(s: Session, /, code: Any, space: Any, *args: Any, **kwargs: Any) -> Any:
     """A function over a dictionary, which it keeps."""

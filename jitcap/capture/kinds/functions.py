@@ -98,8 +98,8 @@ class FunctionKind(NativeKind):
         return value if is_native(value) else s.reentry(value)
 
     def rebuild(self, make: Maker, value: FunctionType) -> str:
-        if make.is_fixed(value) or _importable(value):
-            return make.names.bind(value)
+        if not make.is_made(value) or make.is_fixed(value) or _importable(value):
+            return make.names.bind(value)  # it was there: what a class holds is that very object
         code, scope = make.names.bind(value.__code__), make.names.bind(value.__globals__)
         cells = f"({make.all(value.__closure__)},)" if value.__closure__ else "None"
         new, defaults = make.names.bind(FunctionType), make.expr(value.__defaults__)
@@ -212,6 +212,8 @@ class MethodKind(NativeKind):
         return getattr(obj, name) if name in _OF_METHODS else s.getattr(obj.__func__, name)
 
     def rebuild(self, make: Maker, value: MethodType) -> str:
+        if isinstance(value.__self__, SymNumber):  # which stands for an int, with other methods
+            raise Break("effect", "a method of a run-time number is returned or stored")
         new = make.names.bind(MethodType)
         return make.let(f"{new}({make.expr(value.__func__)}, {make.expr(value.__self__)})")
 
@@ -305,18 +307,21 @@ class PropertyKind(StaticKind):
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         value = getattr(obj, name)
-        known = id(value) in s.made or s.outside.shadow(value) is not None
-        if known or type(value) is not FunctionType:
+        made = id(obj) in s.made or id(value) in s.made
+        if made or name not in _FUNCTIONS or s.outside.shadow(value) is not None:
             return value
         origin = s.outside.origin_of(obj) or Fixed(obj, type(obj).__name__)
         return s.outside.load(value, Attribute(origin, name))
 
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        found = s.native(fn, args, kwargs, stores=True)
+        return s.made_inside(found) if type(found) is property else found
+
     def rebuild(self, make: Maker, value: Any) -> str:
-        if any(
-            make.is_made(getattr(value, name, None)) for name in ("fget", "fset", "fdel", "func")
-        ):
-            raise Break("effect", "a property made inside is returned or stored")
-        return super().rebuild(make, value)
+        if not make.is_made(value):
+            return super().rebuild(make, value)
+        parts = value.fget, value.fset, value.fdel, value.__doc__
+        return make.let(f"{make.names.bind(property)}({make.all(parts)})")
 
 
 @of(functools.partial)
