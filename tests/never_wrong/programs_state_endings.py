@@ -364,10 +364,9 @@ def _raising_through(register):
 
     def inner(x, n):
         thing = Thing()
-        kept = register(thing, log, n)
-        if n > 1:
+        register(thing, log.append, n)
+        if x.sum() * n > 4:
             raise ValueError("big")
-        del kept
         return x * n
 
     def step(x, n):
@@ -384,15 +383,15 @@ def _raising_through(register):
 
 @case("endings")
 def a_finalizer_in_a_function_that_raises():
-    return _raising_through(lambda thing, log, n: weakref.finalize(thing, log.append, n))
+    return _raising_through(weakref.finalize)
 
 
 @case("endings")
 def a_reference_with_a_call_in_a_function_that_raises():
     references = []
 
-    def register(thing, log, n):
-        references.append(weakref.ref(thing, lambda _: log.append(n)))
+    def register(thing, call, n):
+        references.append(weakref.ref(thing, lambda _: call(n)))
 
     return _raising_through(register)
 
