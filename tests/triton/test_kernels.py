@@ -269,3 +269,49 @@ def test_a_last_block_ends_within_32_bits():
     for n in (2**31 - 2**15, 2**31 - 2):
         program, _ = helpers.program_of(lambda x: x + 1, (eager.zeros(1).expand(n),))
         assert (".to(tl.int64)" in program.source) == (n > 2**31 - 2**14)
+
+
+def rescaled(x, s):
+    """A scale of each row is replaced by what the row gave: all warps of a row read the old one."""
+    y = F.softmax(x, -1)
+    z = y * s
+    s.copy_(y.amax(-1, keepdim=True))
+    return z
+
+
+def moved_on(*pairs):
+    """Differences in 16 bits: a thread reads 8 neighbours for them, and stores 4 of 32 bits."""
+    out = []
+    for h, x in zip(pairs[::2], pairs[1::2], strict=True):
+        out.append((h - x).half())
+        h.copy_(x)
+    return tuple(out)
+
+
+IN_PLACE = {
+    "one for each row": (rescaled, (64, 100), (64, 1)),
+    "one for each block": (rescaled, (300, 5000), (300, 1)),
+    "one for the tile": (rescaled, (1, 3000), (1, 1)),
+    "after a loop": (rescaled, (300, 9000), (300, 1)),
+    "elements of other threads": (moved_on, (5000,), (5000,)),
+    "the same of a group": (moved_on, (100, 5), (100, 5), (300,), (300,)),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_a_store_does_not_overtake_the_reads_of_what_it_replaces(name):
+    """Warps run at their own pace: where one may store what another has still to read, all wait."""
+    fn, *shapes = IN_PLACE[name]
+    program, _ = helpers.program_of(fn, [floats(*shape) for shape in shapes])
+    (text,) = [k.source for k in program.kernels.values() if "tl.debug_barrier()" in k.source]
+    *_, reads, stores = text.split("tl.debug_barrier()")
+    assert "tl.load" in reads.rsplit("\n    else:", 1)[-1], text
+    assert "tl.store" in stores and "tl.load" not in stores, text
+
+
+def test_updates_of_elements_do_not_wait():
+    """The thread that read an element stores it."""
+    state = [floats(100, 20) for _ in range(8)]
+    for fn, args in ((adamw, (0.1, 3, *state)), (lambda x: x.copy_(F.gelu(x)), state[:1])):
+        program, _ = helpers.program_of(fn, args)
+        assert "debug_barrier" not in program.source

@@ -14,9 +14,9 @@ from codegen import affine, expr
 from codegen.affine import Affine, Axis
 from codegen.emit.triton import table
 from codegen.emit.triton.expr import STEP, Signature, Text, mask, needs_int64, plain_block
-from codegen.emit.triton.kernel import KernelText, finished
-from codegen.expr import Expr
-from codegen.ir import Access, Buffer, Kernel, Library, Stage, Store, Unsupported
+from codegen.emit.triton.kernel import KernelText, finished, overtakes
+from codegen.expr import Expr, Load
+from codegen.ir import Access, Buffer, Kernel, Library, Stage, Store, Unsupported, homes
 from codegen.rewrite import Rewrite
 from codegen.sizes import Shape, Size, blocks, divides, exact_or, extents, numel, power_of_two, same
 from eager import dtype as dt
@@ -128,9 +128,16 @@ def _finish(out: _Result, tile: DotTile, signature: Signature, *, wide: bool) ->
     block.memo[out.product, ()] = sum_
     block.uses = expr.use_counts(out.stage.roots())
     ready = [(s, block.named(s.value), block.address(s.buffer, s.offset)) for s in out.stage.stores]
+    stores, loads = out.stage.stores, [*out.stage.loads()]
+    if any(overtakes(s, _of_memory(s.buffer, loads, signature), frozenset()) for s in stores):
+        block.put("tl.debug_barrier()")
     for s, value, address in ready:
         block.store(s, "rc", value, address)
     return block.lines
+
+
+def _of_memory(buffer: str, loads: list[Load], signature: Signature) -> list[Load]:
+    return [x for x in loads if len(homes((x.buffer, buffer), signature.buffers)) == 1]
 
 
 def _pointers(name: str, x: Access, last: tuple[str, str], signature: Signature) -> list[str]:

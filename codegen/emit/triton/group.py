@@ -132,10 +132,11 @@ def emit_group(
 ) -> tuple[KernelText, Tables]:
     """One kernel for all members."""
     first = forms[0]
-    own = {
-        f"slot{i}": Buffer(f"slot{i}", buffers[n].dtype, MEMBER, "temp")
-        for i, n in enumerate(first.slots)
-    }
+    own: dict[str, Buffer] = {}
+    for i, n in enumerate(first.slots):
+        shared = next((j for j in range(i) if _is_shared(forms, i, j, buffers)), i)
+        alias = own[f"slot{shared}"].home if shared < i else ""
+        own[f"slot{i}"] = Buffer(f"slot{i}", buffers[n].dtype, MEMBER, "temp", alias=alias)
     stage = TiledStage(Stage((), (), first.stores), 1, 1)
     tiling = Tiling(
         first.kernel, "flat", MEMBER, sizes.flat, (stage,), (), max(1, sizes.flat // 256)
@@ -150,6 +151,11 @@ def emit_group(
     signature = replace(writer.signature, names=scalars)
     text = finished(signature, lines, sum(tables.blocks), tiling.warps, TABLES, ALIGNMENT_PARAMETER)
     return text, tables
+
+
+def _is_shared(forms: Sequence[Form], i: int, j: int, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether two slots of a member lie in the same memory: what is updated in place."""
+    return any(buffers[f.slots[i]].home == buffers[f.slots[j]].home for f in forms)
 
 
 class _GroupWriter(Writer):
@@ -170,6 +176,7 @@ class _GroupWriter(Writer):
         inside.lines, tail.lines = [], []
         tail.masks["r"] = "mr"
         for path in (inside, tail):
+            self.fenced()
             self.stages(path)
         self.open(block, size)
         block.lines += [f"{STEP}if start + {size} <= n:", *inside.lines]

@@ -1,8 +1,9 @@
 """Emit: one tiled kernel as the text of a @triton.jit function. Tiling -> KernelText.
 
 A stage is written as: checks and values, reductions, then stores, so that everything is read before
-anything is written. Values of tile stages stay in registers for later stages; memory that a later
-stage reads back is fenced by a barrier of the program.
+anything is written. Values of tile stages stay in registers for later stages. A barrier of the
+program stands between a store and a later stage that reads it back, and between the reads of what
+is updated in place and its store, where another thread may store than those that read.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from codegen.emit.triton.expr import NONE, STEP, Block, Memo, Signature, Text
 from codegen.emit.triton.reduce import Span
 from codegen.emit.triton.runtime.program import size_key
 from codegen.emit.triton.tile import TiledStage, Tiling
-from codegen.expr import Expr
-from codegen.ir import Buffer, Unsupported, homes
+from codegen.expr import Expr, Load
+from codegen.ir import Buffer, Store, Unsupported, homes
 from codegen.sizes import (
     Size,
     at_least,
@@ -67,6 +68,10 @@ class Writer:
         self.numbers = count()
         self.two_dims = tiling.block > 1 and any(s.block > 1 for s in tiling.stages)
         self.dirty: set[str] = set()  # stored by an earlier stage and not fenced yet
+        self.read: list[Load] = []  # by an earlier stage that is one tile, and not fenced yet
+        self.read_in_loops: set[str] = set()  # the same of loops over tiles
+        dims = (("r", tiling.block), ("c", max(stage.block for stage in tiling.stages)))
+        self.dims = frozenset(name for name, size in dims if size > 1)
 
     def fresh(self) -> str:
         return f"v{next(self.numbers)}"
@@ -103,7 +108,7 @@ class Writer:
             inner = child(block, STEP)
             if masked:
                 self.mask(inner, "r", rows)
-            self.dirty.clear()
+            self.fenced()
             self.stages(inner)
         return block.lines
 
@@ -168,11 +173,26 @@ class Writer:
                 self.single(block, stage)
 
     def fence(self, block: Block, stage: TiledStage) -> None:
-        """Wait for the program's own stores before reading them back from memory."""
+        """Wait for the program's own stores before reading them back from memory, and for reads of
+        loops before writing there."""
         loads = {x.buffer for x in stage.stage.loads() if (x, ()) not in block.memo}
-        if any(self.same_memory(b, d) for b in loads for d in self.dirty):
-            block.put("tl.debug_barrier()")
-            self.dirty.clear()
+        stores = {s.buffer for s in self.stored(stage)}
+        back = any(self.same_memory(b, d) for b in loads for d in self.dirty)
+        if back or any(self.same_memory(b, d) for b in stores for d in self.read_in_loops):
+            self.barrier(block)
+
+    def barrier(self, block: Block) -> None:
+        block.put("tl.debug_barrier()")
+        self.fenced()
+
+    def fenced(self) -> None:
+        self.dirty.clear()
+        self.read.clear()
+        self.read_in_loops.clear()
+
+    def stored(self, stage: TiledStage) -> list[Store]:
+        """The stores of a stage that go to memory."""
+        return [s for s in stage.stage.stores if not self.in_registers(s.buffer)]
 
     def same_memory(self, a: str, b: str) -> bool:
         return len(homes((a, b), self.buffers)) == 1
@@ -256,8 +276,15 @@ class Writer:
             for s, value in zip(stage.stage.stores, values, strict=True)
             if not self.in_registers(s.buffer)
         ]
+        self.read += stage.stage.loads()
+        if any(self.overtakes(s) for s in self.stored(stage)):
+            self.barrier(block)
         for s, value, address in written:
             block.store(s, self.span(stage).dims, value, address)
+
+    def overtakes(self, s: Store) -> bool:
+        old = [x for x in self.read if self.same_memory(x.buffer, s.buffer)]
+        return overtakes(s, old, self.dims)
 
     def wrote(self, block: Block, stage: TiledStage) -> None:
         """After the stores: what registers hold of the written memory is stale, except the written
@@ -267,6 +294,8 @@ class Writer:
                 self.dirty.add(s.buffer)
                 self.forget(block.memo, s.buffer)
         if stage.looped:
+            self.read_in_loops.update(x.buffer for x in self.read)
+            self.read.clear()
             return
         for s in stage.stage.stores:
             dtype = self.buffers[s.buffer].dtype
@@ -286,6 +315,18 @@ class Writer:
 
     def span(self, stage: TiledStage) -> Span:
         return Span(self.tiling.block, stage.block, self.two_dims)
+
+
+def overtakes(s: Store, old: Sequence[Load], dims: frozenset[str]) -> bool:
+    """Whether a store may come before one of the reads `old` of the same memory in another warp.
+
+    Not where the element that it replaces is part of what it stores, over all dimensions `dims` of
+    the tile: such an element is read once, and comes to the thread that stores it by a barrier, if
+    at all. But what is one for a row, or for the tile, is read by many warps and stored by one; and
+    what does not enter may be read by another thread than the one that stores."""
+    whole = {axis.name for axis in affine.axes_of(s.offset)} >= dims
+    parts = set(expr.walk(s.value)) if old and whole else set()
+    return not all(x.offset is s.offset and x in parts for x in old)
 
 
 def _is_narrow(rows: Size, stage: TiledStage) -> bool:
