@@ -506,7 +506,11 @@ def _store(target: Tensor, value: Tensor) -> None:
     elif not array.flags.writeable:
         raise RuntimeError(_OVERLAPS)
     else:
-        np.copyto(array, value._array, casting="unsafe")
+        values = value._array
+        apart = array.ndim == 1 and array.strides != values.strides
+        if apart and np.may_share_memory(array, values):
+            values = values.copy()  # NumPy would read what it has just written
+        np.copyto(array, values, casting="unsafe")
 
 
 _OVERLAPS = (

@@ -17,10 +17,12 @@ import numpy as np
 from eager.batched import Batched
 from eager.casts import ON_GPUS, on_gpus
 from eager.dataclass import dataclass
+from eager.device.array import DeviceArray
 from eager.dispatch import write_, write_ufunc
 from eager.op import Op, Samples, parameters
 from eager.tape import keep_operand, sequence_now
 from eager.tensor import Tensor
+from eager.traced import Traced
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -178,24 +180,56 @@ _EXACT_OUT = frozenset("aminmax complex gather index_select multinomial polar ta
 def _check_out(name: str, out: Any, operands: tuple[Any, ...]) -> None:
     """RuntimeError for memory to write into whose elements overlap, or overlap an operand's."""
     array = out._array
-    if type(array) is not np.ndarray:
+    if type(array) is Batched:
         return
-    if any(n > 1 and not step for n, step in zip(array.shape, array.strides, strict=True)):
+    steps = zip(array.shape, array.strides, strict=True)
+    if any(type(step) is int and not step and n != 1 for n, step in steps) and array.size:
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a "
             "single memory location. Please clone() the tensor before performing the operation."
         )
     for x in _tensors(operands):
         other = x._array
-        if type(other) is not np.ndarray or not np.may_share_memory(array, other):
+        if not _may_share(array, other):
             continue
-        same = array.ctypes.data == other.ctypes.data and array.strides == other.strides
+        same = _start(array) == _start(other) and array.strides == other.strides
         if not (same and array.shape == other.shape) or name in _READ_WHILE_WRITING:
             raise RuntimeError(
                 "unsupported operation: some elements of the input tensor and the written-to "
                 "tensor refer to a single memory location. Please clone() the tensor before "
                 "performing the operation."
             )
+
+
+def _may_share(array: Any, other: Any) -> bool:
+    """Whether two arrays reach into the same memory, from their first elements to their last."""
+    if type(array) is not type(other):
+        return False
+    if type(array) is np.ndarray:
+        return np.may_share_memory(array, other)
+    if type(array) is DeviceArray:
+        return array.overlaps(other)
+    if type(array) is not Traced or array.storage is not other.storage:
+        return False
+    ends = [_start(x) + _reach(x) * x.aval.dtype.itemsize for x in (array, other)]
+    return bool(_start(array) < ends[1] and _start(other) < ends[0])
+
+
+def _start(array: Any) -> Any:
+    """Where the first element lies; of what is traced, in its memory."""
+    if type(array) is np.ndarray:
+        return array.ctypes.data
+    if type(array) is DeviceArray:
+        return array.address
+    return array.offset * array.aval.dtype.itemsize
+
+
+def _reach(array: Traced) -> Any:
+    """Elements from the first to the last."""
+    if not array.aval.numel:
+        return 0
+    steps = zip(array.shape, array.strides, strict=True)
+    return 1 + sum((n - 1) * step for n, step in steps)
 
 
 def _same_dtypes(out: Any, result: Any) -> None:

@@ -105,6 +105,12 @@ class DeviceArray(OfAval):
                 reach += (n - 1) * stride
         return False
 
+    def overlaps(self, other: DeviceArray) -> bool:
+        """Whether the two reach into the same bytes, from the first to the last."""
+        a, b = self.region(), other.region()
+        same = self.buffer.pool is other.buffer.pool
+        return same and a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
+
     def region(self, *, writes: bool = False, reads: bool = True) -> Region:
         """Its bytes, from the first element to the last."""
         return Region(self.address, self.span * self.itemsize, writes, reads)

@@ -326,6 +326,8 @@ class SimDevice:
 
     def copy(self, to: Region, source: Region, stream: SimStream) -> None:
         what = f"a copy {user_line()}"
+        if to.address < source.address + to.nbytes and source.address < to.address + to.nbytes:
+            raise DeviceFailure(f"{what}: its source and its target overlap")
 
         def run() -> None:
             self._memory.bytes_of(to)[:] = self._memory.bytes_of(source)

@@ -159,6 +159,14 @@ def test_memory_outside_every_block_is_refused(simulated):
             add(simulated, bad, 1)
 
 
+def test_a_copy_onto_a_part_of_itself_is_refused(simulated):
+    """As a GPU's driver defines none."""
+    region = block(simulated, [1, 2, 3])
+    start = Region(region.address, 8)
+    with pytest.raises(DeviceFailure, match="overlap"):
+        simulated.copy(Region(region.address + 4, 8, writes=True), start, simulated.main)
+
+
 def test_out_of_memory_gives_back_what_is_cached_first_and_says_who_holds_it(simulated):
     pool = places.pool(0)
     simulated.faults.memory = 8192

@@ -279,6 +279,31 @@ def test_resize_keeps_what_there_is():
         assert x.resize_(2).tolist() == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("to", "source"),
+    [
+        (slice(1, None), slice(None, -1)),
+        (slice(None, -1), slice(1, None)),
+        (slice(None, None, 2), slice(None, 4000)),
+        (slice(None, 4000), slice(None, None, 2)),
+    ],
+)
+def test_what_is_copied_within_a_tensor_is_what_it_was(to, source, simulated):
+    """A kernel would read what another block has written by then."""
+    x = eager.arange(8000.0, device="cuda")
+    before = x.cpu()
+    expected = before.clone()
+    expected[to] = before[source]
+    x[to] = x[source]
+    assert eager.equal(x.cpu(), expected)
+    launches, copies = (simulated.counters()[n] for n in ("launches", "copies_on_device"))
+    x[to] = x[to]
+    assert simulated.counters()["launches"] == launches
+    assert simulated.counters()["copies_on_device"] == copies
+    with pytest.raises(RuntimeError, match="single memory location"):
+        eager.add(x[:-1], 1, out=x[1:])
+
+
 def test_a_scaler_leaves_out_what_overflows_as_on_the_cpu():
     found = []
     for place in ("cpu", "cuda"):

@@ -268,6 +268,49 @@ def test_out_takes_the_result():
     assert jitted.stats.splits == 0
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda x: eager.add(x[:-1], 1, out=x[1:]),
+        lambda x: eager.add(x[:3], x[:1], out=x[2:5]),
+        lambda x: eager.cat([x[:2], x[2:]], out=x),
+        lambda x: eager.mul(x[:1], 2, out=x[:1].expand(2)),
+    ],
+)
+def test_out_may_not_overlap_what_is_read(step):
+    for run in (step, jit(step, backend="eager")):
+        x = eager.arange(5.0)
+        with pytest.raises(RuntimeError, match="single memory location"):
+            run(x)
+        assert x.tolist() == [0, 1, 2, 3, 4]
+    apart = jit(lambda x: eager.add(x[:2], 1, out=x[2:4]), backend="eager")
+    assert apart(x).tolist() == [1, 2]
+    assert eager.add(x, 1, out=x).tolist() == [1, 2, 2, 3, 5]
+
+
+WITHIN = {
+    "forth": (slice(1, None), slice(None, -1)),
+    "back": (slice(None, -1), slice(1, None)),
+    "apart": (slice(None, None, 2), slice(None, 4000)),
+    "together": (slice(None, 4000), slice(None, None, 2)),
+    "behind": (slice(1, None, 2), slice(2000, 6000)),
+}
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_what_is_copied_within_a_tensor_is_what_it_was(name):
+    to, source = WITHIN[name]
+
+    def step(x):
+        x[to] = x[source]
+        return x
+
+    expected = np.arange(8000.0)
+    expected[to] = expected[source].copy()
+    for run in (step, jit(step, backend="eager")):
+        assert np.array_equal(run(eager.arange(8000.0, dtype=eager.float64)).numpy(), expected)
+
+
 def test_numbers_may_come_before_the_tensor_as_they_once_did():
     x, y = eager.tensor([4.0]), eager.tensor([3.0])
     assert x.add(2, y).item() == eager.add(x, 2, y).item() == x.clone().add_(2, y).item() == 10
