@@ -4,6 +4,7 @@ part."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -50,17 +51,20 @@ def _cat_vjp(g: Tensor, avals: tuple[Aval, ...], dim: int) -> tuple[Tensor, ...]
 
 
 def _cat_element(m: Any, at: Index, xs: tuple[Any, ...], attrs: Attrs) -> Any:
-    """The last part, unless `at` comes before its start, and so on down."""
+    """The part that `at` lies in, found by halves: of many parts, no condition has many others
+    before it."""
     dim = attrs["dim"]
     parts = [x for x in xs if not any(map(is_empty, x.shape))]
-    end = sum(x.shape[dim] for x in parts)
-    result = None
-    for x in reversed(parts):
-        start = end - x.shape[dim]
-        here = x[(*at[:dim], at[dim] - start, *at[dim + 1 :])]
-        result = here if result is None else m.select(m.less(at[dim], end), here, result)
-        end = start
-    return result
+    starts = [0, *accumulate(x.shape[dim] for x in parts)]
+
+    def among(first: int, last: int) -> Any:
+        if last - first == 1:
+            return parts[first][(*at[:dim], at[dim] - starts[first], *at[dim + 1 :])]
+        middle = (first + last) // 2
+        before = m.less(at[dim], starts[middle])
+        return m.select(before, among(first, middle), among(middle, last))
+
+    return among(0, len(parts))
 
 
 CAT = Move(

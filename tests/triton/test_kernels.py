@@ -315,3 +315,13 @@ def test_updates_of_elements_do_not_wait():
     for fn, args in ((adamw, (0.1, 3, *state)), (lambda x: x.copy_(F.gelu(x)), state[:1])):
         program, _ = helpers.program_of(fn, args)
         assert "debug_barrier" not in program.source
+
+
+def test_of_many_parts_each_has_few_conditions():
+    """So the text grows with the parts, not with their square."""
+    parts = [floats(3) for _ in range(200)]
+    program, _ = helpers.program_of(lambda *xs: eager.cat(xs), parts)
+    assert program.source.count("tl.load(") == 200
+    assert max(line.count("&") for line in program.source.splitlines()) <= 8
+    got, _ = helpers.run(lambda *xs: eager.cat(xs), parts[:9])
+    np.testing.assert_array_equal(got[0], np.concatenate([x.numpy() for x in parts[:9]]))
