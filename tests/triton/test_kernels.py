@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import triton_helpers as helpers
 from triton_machine_code import instruction_counts, usage
+from triton_races import watching
 
 pytest.importorskip("triton.language")
 
@@ -307,6 +308,27 @@ def test_a_store_does_not_overtake_the_reads_of_what_it_replaces(name):
     *_, reads, stores = text.split("tl.debug_barrier()")
     assert "tl.load" in reads.rsplit("\n    else:", 1)[-1], text
     assert "tl.store" in stores and "tl.load" not in stores, text
+
+
+@pytest.mark.parametrize("sizes", [DEFAULT, TINY], ids=["default", "tiny"])
+@pytest.mark.parametrize("name", ["one for each row", "one for the tile", "adamw", "batch_norm"])
+def test_what_hardware_does_not_order_does_not_matter(name, sizes, monkeypatch):
+    made = {"adamw": (adamw, 0.1, 3), "batch_norm": (batch_norm,)}
+    if name in IN_PLACE:
+        fn, *shapes = IN_PLACE[name]
+        args = [floats(*shape) for shape in shapes]
+    else:
+        fn, *numbers = made[name]
+        args = [*numbers, *(floats(20) for _ in range(4))]
+    with watching(monkeypatch) as watch:
+        helpers.run(fn, args, sizes=sizes)
+    assert watch.kernel is not None
+    assert not watch.found
+
+
+def batch_norm(w, b, mean, var):
+    x = (w[:, None] * b).reshape(4, 20, 5)
+    return F.batch_norm(x, mean, var, w, b, training=True) + mean[:, None]
 
 
 def test_updates_of_elements_do_not_wait():
