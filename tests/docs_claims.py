@@ -153,6 +153,7 @@ CLAIMS = {
         "tests/device/test_data_sizes.py::test_sorting_of_rows_of_any_length_with_gradients "
         "tests/device/test_data_sizes.py::test_long_rows_are_sorted_on_the_host "
         "tests/device/test_data_sizes.py::test_searching",
+        "* Sums at shared places": LIMIT,
         "* Where data decide a size": DEVICE
         + "test_data_sizes.py::test_they_are_the_cpus_in_one_graph_and_nothing_runs_on_the_host",
         "* What has no kernel": DEVICE
