@@ -7,10 +7,8 @@ ordinal, in program order. The numbers are not PyTorch's for the same seed; the 
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,7 @@ from eager.device import CPU, default, places
 from eager.device import device as as_device
 from eager.dispatch import apply, current_tracer, must_hold
 from eager.dtype import DType
+from eager.forked import Forked
 from eager.notice import options
 from eager.op import REGISTRY
 from eager.ops.complex import view_as_complex
@@ -82,6 +81,13 @@ class Generator:
         self.seed_value, self.ordinal = seed, ordinal
         return self
 
+    def place(self) -> Any:
+        """Where the stream is, for `go_to`: under capture of run-time numbers."""
+        return self.seed_value, self.ordinal
+
+    def go_to(self, place: Any) -> None:
+        self.seed_value, self.ordinal = place
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Generator:
         return Generator(self.device).set_state(self.get_state())
 
@@ -139,26 +145,19 @@ def set_rng_state(state: Tensor) -> None:
     default_generator.set_state(state)
 
 
-@contextlib.contextmanager
 def fork_rng(
     devices: Any = None,
     enabled: bool = True,
     _caller: str = "fork_rng",
     _devices_kw: str = "devices",
     device_type: str = "cuda",
-) -> Iterator[None]:
+) -> Forked:
     """Draws in here leave the default generators of the CPU and of `devices` as they were: numbers
     or devices, by default all that there are."""
     del _caller, _devices_kw
     there = range(places.count()) if devices is None else devices
     names = (f"{device_type}:{x}" if isinstance(x, int) else x for x in there)
-    forked = [default_generator, *map(generator_of, names)] if enabled else []
-    states = [generator.get_state() for generator in forked]
-    try:
-        yield
-    finally:
-        for generator, state in zip(forked, states, strict=True):
-            generator.set_state(state)
+    return Forked((default_generator, *map(generator_of, names)) if enabled else ())
 
 
 def draw(

@@ -76,6 +76,23 @@ class Draws:
         self.count = 0
         self.reseeded = False
         self.outer: Any = None  # inside the body of a loop: where the first step begins
+        self.places: list[tuple[Any, Any]] = []  # that the program has, and what this was there
+
+    def opened(self, tracer: CaptureTracer) -> Draws:
+        """With the place where the stream is."""
+        if self.seed is None:
+            seed = self.read(tracer, "seed_value")
+            large = self.generator.seed_value >= 1 << 63  # the graph's numbers have a sign
+            self.seed = seed - (1 << 64) if large else seed
+            self.start = self.read(tracer, "ordinal")
+            if tracer.bodies:
+                self.outer, self.start = self.start, tracer.beginning()
+        return self
+
+    def read(self, tracer: CaptureTracer, name: str) -> Any:
+        """A field of the generator, as a run-time number."""
+        value = getattr(self.generator, name)
+        return tracer.session.number_input(value, Attribute(self.origin, name))
 
 
 def _rounds(self: CaptureTracer, go: Arg, least: int, part: Part, *given: Any) -> tuple[Any, Part]:
@@ -182,7 +199,7 @@ class CaptureTracer(Tracer):
         before = {key: (d.start, d.count, d.outer) for key, d in self.draws.items()}
         for d in self.draws.values():
             if d.seed is not None:
-                d.outer, d.start, d.count = d.start, self._beginning(), 0
+                d.outer, d.start, d.count = d.start, self.beginning(), 0
         self.bodies += 1
         try:
             value, part = self.part(fn)
@@ -194,7 +211,7 @@ class CaptureTracer(Tracer):
             for key, d in self.draws.items():
                 d.start, d.count, d.outer = before.get(key, (d.outer, 0, None))
 
-    def _beginning(self) -> SymNumber:
+    def beginning(self) -> SymNumber:
         """What stands for the ordinal of the first draw of a step."""
         return SymNumber(self, int, placeholder("ordinal", scalar_aval(0)))
 
@@ -205,7 +222,7 @@ class CaptureTracer(Tracer):
         counters = {x: (_in(first), step) for x, first, step in numbers}
         for key, place, count in part.more:
             state = self.draws[key]
-            first = self._plus(state.start, state.count)
+            first = self.plus(state.start, state.count)
             counters[place] = _in(first), count
             state.count += count * length
         return self.scans.record(part, *rest, counters=counters)
@@ -353,19 +370,11 @@ class CaptureTracer(Tracer):
         """Seed and ordinal of the next random op, as run-time numbers."""
         if not self.is_outside(generator):
             return generator.seed_value, generator.next_ordinal()
-        state = self.draws_of(generator)
-        if state.seed is None:
-            session, place = self.session, state.origin
-            seed = session.number_input(generator.seed_value, Attribute(place, "seed_value"))
-            large = generator.seed_value >= 1 << 63  # the graph's numbers have a sign
-            state.seed = seed - (1 << 64) if large else seed
-            state.start = session.number_input(generator.ordinal, Attribute(place, "ordinal"))
-            if self.bodies:
-                state.outer, state.start = state.start, self._beginning()
+        state = self.draws_of(generator).opened(self)
         state.count += 1
-        return state.seed, self._plus(state.start, state.count - 1)
+        return state.seed, self.plus(state.start, state.count - 1)
 
-    def _plus(self, start: Any, count: Any) -> Any:
+    def plus(self, start: Any, count: Any) -> Any:
         """`start + count` in the graph: one input, however many draws there are."""
         count = self.session.sizes.number(count)
         if isinstance(count, SymNumber) or (count and isinstance(start, SymNumber)):

@@ -532,3 +532,39 @@ def an_adaptive_step(x, w):
 
 
 one(an_adaptive_step, tensors(3, 3))
+
+
+@one
+def draws_that_are_forgotten(x):
+    y = x * eager.rand(3)
+    if x.sum() > 0:
+        with eager.random.fork_rng():
+            eager.manual_seed(3)
+            y = y + eager.rand(3)
+    with eager.random.fork_rng():
+        y = y + eager.rand(3)
+        with eager.random.fork_rng():
+            eager.manual_seed(-1)
+            y = y + eager.rand(3)
+        y = y + eager.rand(3)
+    return y + eager.rand(3)
+
+
+@one
+def draws_that_are_forgotten_in_rounds(x):
+    y, rounds = x * 1, 0
+    while y.abs().sum() > 0.5:
+        with eager.random.fork_rng():
+            eager.manual_seed(5)
+            y = y * eager.rand(3)
+        rounds = rounds + 1
+    return y + eager.rand(3), rounds
+
+
+@one
+def a_function_whose_draws_are_forgotten(x):
+    @eager.random.fork_rng()
+    def noise(x):
+        return x + eager.rand(3)
+
+    return noise(x) if x.sum() > 0 else noise(x) + noise(x) + 1

@@ -349,3 +349,22 @@ def a_count_that_shapes(x):
 def a_count_in_text(x):
     n = 2 if x.sum() > 0 else 3
     return f"{n} of {x.shape[0]}"
+
+
+@splits
+def a_split_where_draws_are_forgotten(x):
+    with eager.random.fork_rng():
+        y = eager.rand(3)
+        if x.sum() > 0:
+            y = y + eager.rand(3) + eager.randn(3)
+    return x + y + eager.rand(3)
+
+
+@splits
+def a_return_where_draws_are_forgotten(x):
+    with eager.random.fork_rng():
+        if x.sum() > 0:
+            return eager.rand(3)
+        eager.manual_seed(4)
+        y = eager.rand(3) * x
+    return y + eager.rand(3)

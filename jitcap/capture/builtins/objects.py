@@ -432,23 +432,6 @@ def _deepcopied(s: Session, fn: Any, tensor: Any, memo: Any) -> Any:
     return s.getitem(memo, key)
 
 
-@handles_each(eager_random.manual_seed, cuda.manual_seed_all, cuda.manual_seed)
-def _manual_seed(s: Session, fn: Any, seed: int) -> Any:
-    everywhere = fn is eager_random.manual_seed
-    generators = eager_random.all_generators() if everywhere else cuda.generators()
-    if fn is cuda.manual_seed:
-        generators = [g for g in generators if g.device.index == cuda.current_device()]
-    for generator in generators:
-        s.tracer.reseed(generator, seed)
-    return eager_random.default_generator if everywhere else None
-
-
-@handles(eager_random.Generator.manual_seed)
-def _generator_manual_seed(s: Session, generator: Any, seed: int) -> Any:
-    s.tracer.reseed(generator, seed)
-    return generator
-
-
 @handles_each(autograd.backward, autograd.grad, vars(Tensor)["backward"])
 def _sweep(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Refused at once if the history goes on outside, so that a split is before it."""
@@ -560,7 +543,6 @@ for _refused, _home, _functions in (
         eager_random.initial_seed, eager_random.Generator.seed, eager_random.Generator.get_state,
         eager_random.Generator.set_state, eager_random.Generator.initial_seed,
         eager_random.Generator.next_ordinal, eager_random.Generator.__deepcopy__,
-        eager_random.fork_rng,
         set_default_dtype, set_printoptions, save, load,
     )),
     ("effect", "eager.cuda.", (

@@ -7,6 +7,7 @@ from jitcap.capture.builtins import (
     containers,
     control_flow,
     objects,
+    seeds,
     values,
 )
 from jitcap.capture.kinds.base import HANDLERS
@@ -19,5 +20,6 @@ __all__ = [
     "containers",
     "control_flow",
     "objects",
+    "seeds",
     "values",
 ]
