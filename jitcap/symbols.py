@@ -14,10 +14,12 @@ from typing import Any, TypeAlias
 
 from eager.aval import contiguous_strides
 from eager.sized import symbols_in as symbols_in
+from eager.sym import SymNumber
 from eager.symint import (
     Atom,
     Least,
     Monomial,
+    Most,
     Quotient,
     Scope,
     Symbol,
@@ -25,7 +27,6 @@ from eager.symint import (
     evaluate,
     terms_of,
 )
-from jitcap.scalars import Unlowered
 
 Question: TypeAlias = "tuple[str, SymInt | int, bool]"  # relation, size, whether it holds
 
@@ -86,7 +87,8 @@ class Sizes(Scope):
             return self.numbers[atom.name]
         a, b = map(self.number, atom.parts())
         if isinstance(atom, Least):
-            raise Unlowered(f"the size {atom.text} as a number of a part")
+            number = a if isinstance(a, SymNumber) else b
+            return number.tracer.number(max if isinstance(atom, Most) else min, (a, b))
         return a // b if isinstance(atom, Quotient) else a % b
 
 

@@ -127,6 +127,7 @@ class CaptureSizes(Sizes):
         self.seen: dict[Any, tuple[SymInt, Origin]] = {}  # by the values seen: symbols of shapes
         self._numbers: dict[Terms, SymNumber] = {}
         self.complete = False  # whether the graph has all its inputs
+        self._spelled = 0  # sizes that are being written as arithmetic: none is looked for in that
         self.definers: dict[str, Node] = {}  # by symbol: the value whose size it is
         self.known: dict[Node, Any] = {}  # the sizes that numbers of the graph are
         self._calls = Calls()
@@ -228,7 +229,11 @@ class CaptureSizes(Sizes):
                 raise Unlowered(f"the size {size} as a number, after capture")
             if of_data(size) and self.session.tracer.inside is None:
                 return self._as_number(size)
-            found = self._numbers[size.terms] = super().number(size)
+            self._spelled += 1
+            try:
+                found = self._numbers[size.terms] = super().number(size)
+            finally:
+                self._spelled -= 1
         return found
 
     # ---- sizes that data decide
@@ -327,7 +332,7 @@ class CaptureSizes(Sizes):
     def of_graph(self, fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
         """`fn` of numbers that are sizes which data decide: a number, or a truth; None where it is
         something else, or not known."""
-        if not self.known or not any(type(x) is SymNumber for x in operands):
+        if not self.known or self._spelled or not any(type(x) is SymNumber for x in operands):
             return None
         sizes = [self._size_of(x) for x in operands]
         if any(x is None for x in sizes) or not any(map(of_data, sizes)):
