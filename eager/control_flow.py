@@ -19,6 +19,7 @@ from eager.aval import Aval, scalar_aval
 from eager.dtype import bool_ as BOOL
 from eager.dtype import int64
 from eager.mapped_flow import chosen, differs, holds, same_for_all
+from eager.named import put_name
 from eager.sym import NUMBERS, SymNumber
 from eager.tape import (
     FREED,
@@ -148,6 +149,13 @@ def checked_tree(what: str, tree: Any) -> Any:
     return tree
 
 
+def name_copies(results: Sequence[Any]) -> None:
+    """As `own_tree` leaves them."""
+    for x in results:
+        if isinstance(x, Tensor):
+            put_name(x, "CloneBackward0")
+
+
 def own_tree(tree: Any) -> Any:
     """The tree with tensors that share memory with no other."""
     leaves, structure = flatten(tree)
@@ -228,6 +236,7 @@ def _choose(what: str, tracer: Any, pick: Any, names: Sequence[str], fns: Sequen
     first = arms[0]
     assert first.structure is not None
     results = _joined(tracer, pick, [a.leaves for a in arms], arms, [a.span for a in arms])
+    name_copies(results)
     return first.structure.build(results)
 
 
@@ -312,7 +321,7 @@ class ChoiceNode(Node):
     `spans` the sequence numbers of what is inside. The edges are all that lies just outside of any
     arm."""
 
-    __slots__ = ("label", "pick", "rows", "saved", "spans", "tracer")
+    __slots__ = ("pick", "rows", "saved", "spans", "tracer")
 
     def __init__(
         self,
@@ -327,7 +336,6 @@ class ChoiceNode(Node):
         self.pick = pick
         self.rows = rows
         self.saved: Any = {}  # None when it was freed, or what is inside
-        self.label = "CloneBackward0"
         self.spans = [s if isinstance(s[0], tuple) else (s,) for s in spans]
         found: dict[Any, None] = {}
         for row, spans_ in zip(rows, self.spans, strict=True):
@@ -339,7 +347,7 @@ class ChoiceNode(Node):
         self.avals = tuple(aval_at(e) for e in self.edges)
 
     def name(self) -> str:
-        return self.label
+        return "CloneBackward0"
 
     def vjp(self, grads: list[Any]) -> Sequence[Any]:
         """A choice of the arms' gradients; zeros for what one arm does not touch."""

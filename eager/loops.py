@@ -18,9 +18,10 @@ from eager.control_flow import Span, aval_at, handle_of, inner_nodes, outer_edge
 from eager.dispatch import current_tracer
 from eager.interop import tensor
 from eager.mapped_flow import of_examples
+from eager.named import Label, joined, label_of, put_name
 from eager.ops.move import cat, flip, stack
 from eager.ops.view import movedim, narrow
-from eager.symint import SymInt, index, of_data
+from eager.symint import SymInt, bounds, hint, index, of_data
 from eager.tape import FREED, Node, differentiable, edge_of, full, mode, sequence_now
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, TracedStorage, fresh
@@ -68,6 +69,8 @@ def scan(
 
     every = length if unroll is True else max(1, min(int(unroll), length))
     last, ys = _run(step, start, slices, length, reverse, every)
+    if length:
+        last = [t.clone() if any(t is x for x in start) else t for t in last]
     if "y" not in shapes:
         step(start, [full(0, Aval(tuple(x.shape[1:]), x.dtype, x.aval.device)) for x in slices])
     if not length:
@@ -213,7 +216,11 @@ def recorded(
         if later == needs:
             break
         needs = later  # what the first step carries on has a history, if not what it begins with
-    return loop.finish(needs)
+    last, ys = loop.finish(needs)
+    for i, t in enumerate(last):
+        if not loop.source(i, hint(length))[1]:
+            put_name(t, "CloneBackward0")  # see `scan`
+    return last, ys
 
 
 Edge = tuple[Any, int] | None
@@ -239,6 +246,7 @@ class Loop:
         self.behind = behind
         self.spans: tuple[Span, ...] = () if behind is None else behind.spans
         self.least = 0  # steps that there are in any case, if data decide their number
+        self.first: Any = None  # then, whether there is a first one
         self.numbers: list[tuple[Any, int, int]] = []  # counters: handle, first, step
         self.inside: Any = None  # the tracer's name of its part
         self.value: Any = None  # the tracer's record of it
@@ -307,7 +315,36 @@ class Loop:
             [edge_of(t) if on else None for t, on in zip(self.start, needs, strict=True)],
             [(x, edge_of(t), t.aval) for x, t in zip(self.slices, self.stacks, strict=True)],
         )
+        for i, t in enumerate(last):
+            put_name(t, self._label(i))
+        for t in ys:
+            put_name(t, "CatBackward0")
         return last, ys
+
+    def _label(self, i: int) -> Label:
+        """The name of the history of the last of a carry, by the number of steps."""
+        if not isinstance(self.length, SymInt):
+            return self._label_after(i, self.length)
+        least = max(self.least, bounds(self.length)[0], int(self.first is True))
+        found = [self._label_after(i, least + k) for k in range(len(self.start) + 2)]
+        if all(label == found[1] for label in found[1:]):
+            if found[0] == found[1]:
+                return found[0]
+            if least == 0 and self.first is not None:
+                return joined(self.first, found[:2])
+        return None
+
+    def _label_after(self, i: int, steps: int) -> Label:
+        k, left = self.source(i, steps)
+        return label_of(self.ends[k] if left else self.start[k])
+
+    def source(self, i: int, steps: int) -> tuple[int, int]:
+        """What the last of a carry is after so many steps, as a step may hand on another carry:
+        which carry it was made as, in which step from the first (0: before that)."""
+        place = {id(t): k for k, t in enumerate(self.carries)}
+        while steps and id(self.ends[i]) in place:
+            i, steps = place[id(self.ends[i])], steps - 1
+        return i, steps
 
     def stacked(self, t: Tensor) -> Aval:
         """A value of every step."""

@@ -18,6 +18,7 @@ from eager.control_flow import (
     checked_tree,
     decide,
     handle_of,
+    name_copies,
     outer_edges,
     own_tree,
     truth,
@@ -147,7 +148,9 @@ def _recorded(
         agree_in("while_loop", carried, new)
         return truth(cond_fn(*new)), flatten(new)[0]
 
-    return structure.build(record_rounds(tracer, go, leaves, step))
+    results = record_rounds(tracer, go, leaves, step)
+    name_copies(results)
+    return structure.build(results)
 
 
 def record_rounds(
@@ -282,6 +285,7 @@ class Rounds(Loop):
             [handle_of(self.tracer, t) for t in self.start],
             [t.aval for t in self.start],
         )
+        self.first = go
         return self._as_given(self.finish(needs)[0])
 
     def _as_given(self, values: Leaves) -> list[Any]:

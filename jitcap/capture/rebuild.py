@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from eager.autograd import retain_grad
 from eager.batched import Batched
+from eager.named import NamedNode
 from eager.ops.view import SELECT
 from eager.sym import SymNumber
 from eager.symint import SymInt
@@ -309,7 +310,7 @@ class Rebuilder:
         node, why = tensor._node, why_spent(tensor)
         history = self.histories.get(id(node))
         if history is None:
-            given = f"{node.name()!r}, {len(node.outs)}" + (f", {why!r}" if why else "")
+            given = f"{_history_name(self, node)}, {len(node.outs)}" + (f", {why!r}" if why else "")
             make = self.names.bind(SpentNode if why else OutputNode)
             history = self.histories[id(node)] = self.let(f"{make}({given})")
             self._keep.append(node)
@@ -351,6 +352,16 @@ def _made(make: Rebuilder, value: Any) -> str:
     if owner is not None:
         return make.let(f"{make.expr(owner)}.__dict__")
     return kind_of(value).rebuild(make, value)
+
+
+def _history_name(make: Rebuilder, node: Any) -> str:
+    """The name of a history, which the run may choose."""
+    if not isinstance(node, NamedNode) or isinstance(node.label, str):
+        return repr(node.name())
+    if node.label is None:
+        raise Break("data dependent", "the name of a history")
+    truth, *names = node.label
+    return f"{tuple(names)!r}[{make.names.bind(bool)}(o[{make.output(truth)}])]"
 
 
 def _is_reshaped(make: Rebuilder, where: Any, view: Traced) -> bool:

@@ -568,3 +568,25 @@ def a_function_whose_draws_are_forgotten(x):
         return x + eager.rand(3)
 
     return noise(x) if x.sum() > 0 else noise(x) + noise(x) + 1
+
+
+def names_of_histories(x, w):
+    if x.sum() > 0:
+        y = w * x
+    else:
+        y = w + x
+    return y
+
+
+one(names_of_histories, with_gradient(3, 3))
+
+
+def names_of_several_histories(x, w):
+    if x.sum() > 0:
+        y, z = (w * x).sin(), (w * x).exp()
+    else:
+        y, z = (w + x).sin(), w - x
+    return y, z
+
+
+one(names_of_several_histories, with_gradient(3, 3))

@@ -117,17 +117,6 @@ def other_parameters(x, a, b):
 splits(other_parameters, with_gradient(3, 3, 3))
 
 
-def names_of_histories(x, w):
-    if x.sum() > 0:
-        y = w * x
-    else:
-        y = w + x
-    return y
-
-
-splits(names_of_histories, with_gradient(3, 3))
-
-
 def appending(x, log):
     if x.sum() > 0:
         log.append(x.sum().item())

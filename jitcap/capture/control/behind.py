@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from eager.named import label_of, put_name
 from eager.ops.move import flip
 from eager.tensor import Tensor
 from jitcap.capture.kinds.counted import Piece
@@ -137,6 +138,7 @@ class Behind:
         if (id(x), i) not in self.made:
             at = self.length - 1 - i if self.reverse else i
             self.made[id(x), i] = self.stacks[id(x)][at]
+            put_name(self.made[id(x), i], label_of(x))
         return self.made[id(x), i]
 
     def is_piece(self, x: Tensor, length: Any) -> bool:

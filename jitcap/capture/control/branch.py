@@ -23,6 +23,7 @@ import numpy as np
 from eager import control_flow
 from eager.aval import contiguous_strides, scalar_aval
 from eager.dataclass import dataclass
+from eager.named import joined, label_of, put_name
 from eager.sym import SymNumber
 from eager.tape import mode, sequence_now
 from eager.tensor import Tensor
@@ -462,11 +463,12 @@ class _Branch:
                 sources.append((x, array.storage))
                 if objects[k] is not x:
                     loose += ties.untold(x, again or objects[k] is None, self._was_there)
-        names = {x._node.name() for x in new if x._node is not None}
-        if result._node is not None and len(names) == 1:
-            result._node.label = names.pop()
+        labels = [label_of(x) for x in new]
+        label = joined(self.pick, labels) if len(labels) > 1 else next(iter(labels), None)
+        put_name(result, label)
+        hidden = result._node is not None and label is None
         known = (self.pick, objects) if objects != [None, None] else None
-        ties.add(self.key, result, sources, hidden=len(names) > 1, objects=known, loose=loose)
+        ties.add(self.key, result, sources, hidden=hidden, objects=known, loose=loose)
 
     def _finish(
         self, merged: dict[str, Any], writes: Sequence[Any], versions: Sequence[Any]

@@ -27,6 +27,7 @@ from eager.aval import Aval, same_aval
 from eager.control_flow import handle_of
 from eager.dataclass import dataclass
 from eager.dtype import int64 as INT
+from eager.named import label_of
 from eager.repeat import Rounds, record_rounds
 from eager.sym import SymNumber
 from eager.tape import full
@@ -530,7 +531,8 @@ def _tie(r: Round, first: Any, which: dict[int, Tensor], leaves: Iterable[Any]) 
         sources = [(y, memory_of(r.s, y)) for y in (*objects, *others)]
         loose = ties.behind([memory_of(r.s, y) for y in others]).values()
         known = known if ties.tells and not r.objects.untold else None
-        ties.add(r.site, result, sources, hidden=False, objects=known, loose=[*loose])
+        hidden = result._node is not None and label_of(result) is None
+        ties.add(r.site, result, sources, hidden=hidden, objects=known, loose=[*loose])
 
 
 def _writes(

@@ -19,6 +19,7 @@ from eager import dtype as dt
 from eager.aval import Aval, contiguous_strides
 from eager.dataclass import dataclass
 from eager.interop import from_numpy
+from eager.named import label_of
 from eager.storage import Storage
 from eager.sym import SymNumber
 from eager.tensor import UNREAD, Tensor, ViewOf, wrap
@@ -246,6 +247,8 @@ class TensorKind(NativeKind):
                 shadow.extra[name] = obj.__dict__[name] = value
             elif name in _UNKNOWN or (name in _HISTORY and shadow.real._node is not None):
                 raise Break("data dependent", f".{name} of a tensor")
+        if name == "grad_fn" and obj._node is not None and type(label_of(obj)) is not str:
+            raise Break("data dependent", f".{name} of a tensor")
         if name == "_base" and obj._view is not None and s.outside.shadow(obj._view.base):
             raise Break("data dependent", f".{name} of a view of a tensor from outside")
         raw = _user_member(s, type(obj), name)
