@@ -10,8 +10,7 @@ import pytest
 import eager
 from jitcap import jit
 from jitcap.record import JitcapWarning
-from tests.capture.branch_programs import ONE
-from tests.capture.branch_programs_split import SPLITS
+from tests.capture.branch_programs_lists import ONE, SPLITS
 
 
 def flat(value):

@@ -454,3 +454,16 @@ def test_recurrent_models_over_lengths(name: str) -> None:
         assert results[0][1] == results[1][1]
         assert abs(results[0][0] - results[1][0]) < 1e-5
     assert step.stats.compiles == 2 and not step.stats.fallbacks
+
+
+def test_what_is_appended_in_a_branch() -> None:
+    def rows(xs: Any, w: Any) -> Any:
+        out = []
+        for x in xs:
+            if x.sum() > 0:
+                out.append((x * w).exp())
+            else:
+                out.append(x.abs() * w)
+        return (eager.stack(out),)
+
+    check(with_gradients(rows), lambda n: (floats(n, 4, seed=n), floats(4)))

@@ -12,14 +12,14 @@ from typing import Any
 
 from eager.tensor import Tensor
 from jitcap.capture.control.behind import NotRolled
-from jitcap.capture.control.state import is_known_elsewhere, parts_of
+from jitcap.capture.control.state import Holder, is_known_elsewhere, parts_of
 from jitcap.capture.interpret import Frame
 from jitcap.walks import reach
 
 Place = str | int  # the name of a local, or a place on the stack
 
 
-class Appended:
+class Appended(Holder):
     """Stands for a list that the step appends to, and does nothing else with."""
 
     def __init__(self, target: list[Any]) -> None:
@@ -28,6 +28,9 @@ class Appended:
 
     def append(self, value: Any) -> None:
         self.values.append(value)
+
+    def held(self) -> list[Any]:
+        return [self.values]  # a branch may choose what is appended
 
     def is_plain(self) -> bool:
         """Whether there are tensors in it only, and one more for each step."""

@@ -1,8 +1,8 @@
 """Capture: the state before a branch, to come back to. session, frame -> what a way has changed.
 
 `State` says which objects differ; here is which entry of them, what it was and what it is, for the
-kinds of objects whose entries can be chosen: attributes, dictionaries, lists of one length, cells,
-`.grad`. Anything else that differs cannot be said (`Unsayable`).
+kinds of objects whose entries can be chosen: attributes, dictionaries, lists (that may get longer),
+cells, `.grad`. Anything else that differs cannot be said (`Unsayable`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Change:
         elif isinstance(obj, Tensor):
             obj._grad = value
         elif isinstance(obj, list):
-            list.__setitem__(obj, key, value)
+            end = key + 1 if value is not MISSING and key < len(obj) else len(obj)
+            list.__setitem__(obj, slice(key, end), [] if value is MISSING else [value])
         elif value is MISSING:
             dict.__delitem__(obj, key)
         else:
@@ -198,8 +199,8 @@ class Before(State):
 
     def _of_made(self, obj: Any) -> Iterator[Change]:
         before, now = self.copies[id(obj)], _copy(obj)
-        if isinstance(obj, list) and len(before) != len(now):
-            raise Unsayable("a list has another length after one way")
+        if isinstance(obj, list) and len(before) > len(now):
+            raise Unsayable("a list is shorter after one way")
         target = object.__getattribute__(obj, "__dict__") if _has_fields(obj) else obj
         kept = [k for k in now if k in before]
         if kept != [k for k in before if k in now] or len(kept) != len(before):

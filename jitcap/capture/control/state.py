@@ -172,8 +172,17 @@ def _name(key: Any) -> Any:
     return key if type(key) in (int, str) else id(key)
 
 
+class Holder:
+    """An object of the capture's own, in a frame of the program, that the program fills."""
+
+    def held(self) -> list[Any]:
+        raise NotImplementedError
+
+
 def parts_of(obj: Any) -> list[Any]:
     """What an object leads to."""
+    if isinstance(obj, Holder):
+        return obj.held()
     if isinstance(obj, dict):
         return [*dict.keys(obj), *dict.values(obj)]
     if isinstance(obj, list | collections.deque | tuple | set | frozenset):
