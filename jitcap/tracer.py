@@ -69,9 +69,10 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inside:
-    """The part of the graph that is recorded, and the one around it."""
+    """The part of the graph that is recorded, the one around it, and the nodes of that."""
 
     outer: Inside | None
+    around: list[Node]
 
 
 def is_within(part: Inside | None, whole: Inside) -> bool:
@@ -216,7 +217,7 @@ class Tracer:
         memory from outside."""
         outer = self.nodes, self.checks, self.conditions, self._log, self.inside
         self.nodes, self.checks, self.conditions = [], [], set(self.conditions)
-        self._log, self.inside = [], Inside(self.inside)
+        self._log, self.inside = [], Inside(self.inside, outer[0])
         try:
             value = fn()
             found = dict.fromkeys(x for x, _ in self._log if self._is_outer(x))

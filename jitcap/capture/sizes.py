@@ -38,6 +38,7 @@ from eager.symint import (
 from eager.tensor import Tensor
 from eager.traced import Traced
 from jitcap.capture import numbers
+from jitcap.capture.control.ahead import ahead, move_ahead
 from jitcap.capture.kinds.base import Session
 from jitcap.capture.origin import Origin, Step
 from jitcap.graph import AS_NUMBER, BIND, INPUT, SIZE, Arg, Node, aval_of, symbol
@@ -244,6 +245,11 @@ class CaptureSizes(Sizes):
         s = self.session
         return DATA in s.outside.dynamic and s.tracer.inside is None and not self.complete
 
+    @property
+    def moves(self) -> bool:
+        """Whether what finds a size in a part may be done ahead of it."""
+        return not self.complete and self.asked is None
+
     def of_result(
         self, op: Any, operands: tuple[Arg, ...], attrs: Attrs, count: Traced | None
     ) -> SymInt | None:
@@ -251,15 +257,16 @@ class CaptureSizes(Sizes):
         no symbol here."""
         if DATA not in self.session.outside.dynamic:
             return None
-        key = self._calls.number_of(Node(op, operands, attrs, ()))
+        key, tracer = self._calls.number_of(Node(op, operands, attrs, ())), self.session.tracer
         if key not in self._found:
-            if not self.takes_data:
+            counted = () if count is None else (count.read(),)
+            if not self.takes_data and not (self.moves and move_ahead(tracer, operands + counted)):
                 return None
             size = self._found[key] = self.of_data(0, op.most(*map(aval_of, operands), **attrs))
-            if count is not None:
-                emit = self.session.tracer.emit
-                (number,) = emit(AS_NUMBER, (count.read(),), {}, (scalar_aval(0),))
-                emit(BIND, (number,), {"size": size}, (scalar_aval(0),))
+            if counted:
+                with ahead(tracer):
+                    (number,) = tracer.emit(AS_NUMBER, counted, {}, (scalar_aval(0),))
+                    tracer.emit(BIND, (number,), {"size": size}, (scalar_aval(0),))
         return self._found[key]
 
     def of_data(self, lo: float, most: Any = None) -> SymInt:
@@ -279,9 +286,10 @@ class CaptureSizes(Sizes):
         if found is not None:
             return emit() if self.session.tracer.inside is None else found
         (name,) = (s.name for s in symbols_of(size))
-        found = self.results[size.terms] = emit()
-        self.definers[name] = found[0]
-        self.numbers[name] = number = self._as_number(size)
+        with ahead(self.session.tracer):
+            found = self.results[size.terms] = emit()
+            self.definers[name] = found[0]
+            self.numbers[name] = number = self._as_number(size)
         self.session.tracer.data_sizes[name] = number.leaf
         return found
 

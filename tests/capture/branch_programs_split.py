@@ -357,3 +357,50 @@ def a_return_where_draws_are_forgotten(x):
         eager.manual_seed(4)
         y = eager.rand(3) * x
     return y + eager.rand(3)
+
+
+# ---- sizes that data decide are found in a way, where that cannot be ahead of the branch
+
+
+@splits
+def another_size_found_in_each(x):
+    return x[x > 0] if x.sum() > 0 else x[x < 0.5]
+
+
+def an_index_that_the_way_is_for(x, w):
+    places = (w * 4).long()
+    y = x.sum()
+    if (places < 3).all() and x.sum() < 9:
+        y = y + x[x[places] > 0.1].sum()
+    return y
+
+
+splits(an_index_that_the_way_is_for, tensors(3, 3))
+
+
+@splits
+def a_size_of_what_is_drawn(x):
+    if x.sum() > 0:
+        y = eager.nn.functional.dropout(x, 0.5)
+        z = y[y != 0].sum()
+    else:
+        z = eager.nn.functional.dropout(x, 0.2).sum()
+    return z + eager.rand(1)
+
+
+@splits
+def sizes_found_in_rounds(x):
+    found = eager.tensor(0)
+    while x.abs().sum() > 0.2:
+        found = found + (x.abs() > 0.1).nonzero().shape[0]
+        x = x * 0.5
+    return x, found
+
+
+@splits
+def a_division_that_the_way_is_for(x):
+    a, d = (x * 10).long(), (x * 2).long()
+    total = a.sum()
+    if (d != 0).all():
+        total = total + a[(a // d) > 2].sum()
+    return total

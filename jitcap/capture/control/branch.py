@@ -40,7 +40,7 @@ from jitcap.capture.control.changes import (
 )
 from jitcap.capture.control.paths import EXIT, behind, in_loop, looks, meeting, needed, returns
 from jitcap.capture.control.repeat import STOP, RoundEnd, end_inside, repeat
-from jitcap.capture.control.steps import same_constant
+from jitcap.capture.control.steps import same_constant, same_look
 from jitcap.capture.control.ties import memory_of, truths_of, with_truths
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
 from jitcap.capture.kinds.base import MISSING
@@ -522,7 +522,7 @@ def _check_tensors(session: Any, ways: Sequence[Way], a: Tensor, b: Tensor) -> N
     given = [x for r in session.rolls for x in r.given]  # which have no history yet
     if type(a) is not Tensor or type(b) is not Tensor:
         raise Differ("a tensor of a class of its own")
-    if a.aval != b.aval:
+    if not same_look(a.aval, b.aval):
         raise Differ(f"one way leaves {a.aval!r}, the other {b.aval!r}")
     if a._requires_grad != b._requires_grad:
         raise Differ("the result requires a gradient after one way only")

@@ -11,11 +11,11 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from eager.aval import same, same_aval
+from eager.aval import Aval, same, same_aval
 from eager.dataclass import dataclass
 from eager.ops.move import stack
 from eager.sym import SymNumber
-from eager.symint import SymInt
+from eager.symint import SymInt, of_data
 from eager.tensor import Tensor
 from jitcap.capture.control.changes import Before
 from jitcap.capture.control.ties import memory_of
@@ -169,6 +169,12 @@ def same_place(a: Steps | None, b: Steps | None) -> bool:
 def same_constant(a: Any, b: Any) -> bool:
     """Whether two numbers or texts are one, NaN too, and -0.0 another than 0.0."""
     return type(a) is type(b) and repr(a) == repr(b)
+
+
+def same_look(a: Aval, b: Aval) -> bool:
+    """Whether two avals are equal. Sizes that data decide are, where that is sure."""
+    by_data = any(map(of_data, (*a.shape, *b.shape)))
+    return same_aval(a, b) if by_data else a == b
 
 
 def strides_of(x: Tensor) -> tuple[int, ...]:
