@@ -8,6 +8,7 @@ dimensions stand where they stood, or first when something stands between them).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from eager import dtype as dt
 from eager import symint
 from eager.batched import Batched
 from eager.dispatch import apply, tracing, write_
+from eager.dtype import DType
 from eager.op import REGISTRY
 from eager.ops import samples as s
 from eager.ops.create import arange
@@ -289,10 +291,18 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         return
     dims = tuple(d for d, _ in picks)
     tensors = [_checked(t) for _, t in picks]
-    new = apply(
-        REGISTRY["index_put"], view, source.to(self.dtype), *tensors, dims=dims, accumulate=False
-    )
+    _same_dtype(self, source)
+    new = apply(REGISTRY["index_put"], view, source, *tensors, dims=dims, accumulate=False)
     write_(view, new)
+
+
+def _same_dtype(x: Tensor, values: Tensor) -> None:
+    """RuntimeError where values of another dtype are to be put at picked places."""
+    if values.dtype is not x.dtype:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {x.dtype} for the "
+            f"destination and {values.dtype} for the source: convert it with .to({x.dtype})"
+        )
 
 
 def _one_value(value: Any) -> bool:
@@ -322,10 +332,20 @@ def _as_tensor(value: Any, like: Tensor) -> Tensor:
         return value
     if isinstance(value, (bool, int, float, complex, SymNumber, SymInt, np.generic)):
         value = value.item() if isinstance(value, np.generic) else value
-        return apply(REGISTRY["full"], dt.stored(value, like.dtype), shape=(), dtype=like.dtype)
+        return apply(REGISTRY["full"], _stored(value, like.dtype), shape=(), dtype=like.dtype)
     if not isinstance(value, (list, tuple, np.ndarray)):
         raise TypeError(f"can't assign a {type(value).__name__} to a {like.type()}")
     return _beside(wrap(np.array(value, dtype=like.dtype.np)), like)
+
+
+def _stored(value: Any, dtype: DType) -> Any:
+    """A number as an element; one that is too large for a 16-bit float is infinite there."""
+    try:
+        return dt.stored(value, dtype)
+    except RuntimeError:
+        if dtype.category != dt.FLOAT or dtype.itemsize > 2 or type(value) is complex:
+            raise
+        return math.copysign(math.inf, value)
 
 
 @public(
@@ -341,8 +361,9 @@ def index_put(
     _, picks = _view_part(input, _normalise(input, tuple(indices)))
     dims = tuple(d for d, _ in picks)
     tensors = [_checked(t) for _, t in picks]
+    _same_dtype(input, values)
     op = REGISTRY["index_put"]
-    return apply(op, input, values.to(input.dtype), *tensors, dims=dims, accumulate=accumulate)
+    return apply(op, input, values, *tensors, dims=dims, accumulate=accumulate)
 
 
 @public(namespace=False)

@@ -161,6 +161,11 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         raise RuntimeError(
             f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.dtype}"
         )
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            "masked_scatter: expected self and source to have same dtypes but got "
+            f"{input.dtype} and {source.dtype}"
+        )
     input, chosen = broadcast_tensors(input, mask)
     order = (chosen.reshape(-1).to(dt.int64).cumsum(0) - 1).clamp(min=0)
     picked = apply(REGISTRY["take"], source.reshape(-1), order, dim=0).reshape(input.shape)

@@ -49,6 +49,27 @@ y = p * 1; a, b = y.split(1); a.detach().mul_(2); y
 y = p * 1; y[0].mul_(2); y
 y = p.sum(); y.backward(); y.backward(); p.grad
 y = (p**2).sum(); y.backward(); y.backward()
+x[[0]] = t.ones(1, 4, 5, dtype=t.float64)
+x[..., t.tensor([0, 1])] = t.tensor(5)
+x[x > 3] = t.arange(16)
+x[x > 3] = t.tensor(5); x
+x[x > 3] = t.tensor([5], dtype=t.int32); x
+x[t.tensor(0)] = t.arange(5); x
+x[0, 1] = t.arange(5); x
+x[:, [0, 2]] = 7; x
+x.index_put_((t.tensor([0]),), t.tensor(1.0)); x
+x.index_put_((t.tensor([0]),), t.tensor(1))
+x.index_put((t.tensor([0]),), t.tensor(1))
+y = x.long(); y[[0]] += 1.5
+y = x.long(); y[[0]] += 1; y
+x.masked_scatter_(x > 3, t.arange(16))
+x.masked_scatter_(x > 3, t.arange(16.0)); x
+y = t.zeros(3, dtype=t.float16); y[0] = 1e6; y[1:] = -1e30; y
+y = t.zeros(3, dtype=t.bfloat16); y[[0, 2]] = 1e39; y.float()
+y = t.zeros(3, dtype=t.float16); y[y == 0] = -(10**6); y
+y = t.zeros(3, dtype=t.float16); y.fill_(1e6)
+y = t.zeros(3, dtype=t.float16); y[0] = 1j
+y = t.zeros(3); y[0] = 1e39
 """
 
 
@@ -78,6 +99,7 @@ def test_as_torch(program):
     if isinstance(theirs, torch.Tensor):
         np.testing.assert_array_equal(ours.detach().numpy(), theirs.detach().numpy())
         assert tuple(ours.shape) == tuple(theirs.shape)
+        assert str(ours.dtype).partition(".")[2] == str(theirs.dtype).partition(".")[2]
     else:
         assert ours == theirs
 
