@@ -7,9 +7,10 @@ summed ones become K, the rest M and N.
 
 from __future__ import annotations
 
+import functools
 import string
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from eager import dtype as dt
 from eager.casts import (
@@ -28,6 +29,8 @@ from eager.registry import public
 from eager.symint import is_single
 from eager.tape import mode
 from eager.tensor import Tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _operands(*shapes: tuple[int, ...], **kwargs: Any) -> Sample:
@@ -195,6 +198,23 @@ def _expand_batch(x: Tensor, batch: tuple[int, ...]) -> Tensor:
     return x if x.shape[:-2] == batch else x.expand((*batch, *x.shape[-2:]))
 
 
+def _factors_between(fn: F) -> F:
+    """`fn(input, a, b)`, also as it was once spelled, with the factors in places of their own:
+    `fn([beta,] input, [alpha,] a, b)`, or as a method `input.fn(beta, [alpha,] a, b)`."""
+
+    @functools.wraps(fn)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if 3 < len(args) <= 5 and not kwargs:
+            method = isinstance(args[0], Tensor)
+            input, beta = args[:2] if method else args[1::-1]
+            names = dict(zip(("beta", "alpha"), (beta, *args[2:-2]), strict=False))
+            if not any(isinstance(each, Tensor) for each in names.values()):
+                return fn(input, *args[-2:], **names)
+        return fn(*args, **kwargs)
+
+    return called  # type: ignore[return-value]
+
+
 def _scaled_sum(base: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
     """beta * base + alpha * product; a base with beta 0 is not read, so its NaN does not spread.
     Factors of ints and bools are what their dtype makes of them."""
@@ -215,6 +235,7 @@ def _scaled_sum(base: Tensor, product: Tensor, beta: float, alpha: float) -> Ten
         _operands((2, 4), (2, 3), (3, 4), beta=0.5, alpha=2.0),
     ],
 )
+@_factors_between
 @lower_precision
 @product_rounded_once
 def addmm(
@@ -225,6 +246,7 @@ def addmm(
 
 
 @public(inplace=True, samples=lambda: [_operands((2,), (2, 3), (3,))])
+@_factors_between
 @product_rounded_once
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
@@ -232,12 +254,14 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: fl
 
 
 @public(inplace=True, samples=lambda: [_operands((2, 3), (2,), (3,))])
+@_factors_between
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
     return _scaled_sum(input, outer(vec1, vec2), beta, alpha)
 
 
 @public(inplace=True, samples=lambda: [_operands((2, 4), (2, 2, 3), (2, 3, 4))])
+@_factors_between
 @lower_precision
 @product_rounded_once
 def baddbmm(
@@ -248,6 +272,7 @@ def baddbmm(
 
 
 @public(inplace=True, samples=lambda: [_operands((2, 4), (2, 2, 3), (2, 3, 4))])
+@_factors_between
 @lower_precision
 @product_rounded_once
 def addbmm(

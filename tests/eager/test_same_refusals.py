@@ -70,6 +70,20 @@ y = t.zeros(3, dtype=t.float16); y[y == 0] = -(10**6); y
 y = t.zeros(3, dtype=t.float16); y.fill_(1e6)
 y = t.zeros(3, dtype=t.float16); y[0] = 1j
 y = t.zeros(3); y[0] = 1e39
+y = p.detach(); a = y + 1; t.addmm(2, y, 3, a, t.eye(3))
+y = p.detach(); t.addmm(2, y, y, t.eye(3))
+y = p.detach(); y.addmm(2, 3, y, t.eye(3))
+y = p.detach().clone(); y.addmm_(3, p.detach(), t.eye(3)); y
+y = p.detach(); t.addmm(y, y, t.eye(3), 2)
+y = p.detach(); t.addmm(2, y, 3, y, t.eye(3), alpha=2)
+y = p.detach(); t.addmv(2, t.ones(2), 3, y, t.arange(3.0))
+y = p.detach(); t.ones(2).addmv_(3, y, t.arange(3.0))
+t.addr(2, t.ones(2, 3), 3, t.arange(2.0), t.arange(3.0))
+t.ones(2, 3).addr_(0.5, t.arange(2.0), t.arange(3.0))
+t.baddbmm(2, x, 3, x, t.ones(1, 5, 5))
+x.clone().baddbmm_(2, 3, x, t.ones(1, 5, 5))
+t.addbmm(2, x[0], 3, x, t.ones(1, 5, 5))
+x[0].clone().addbmm_(3, x, t.ones(1, 5, 5))
 """
 
 
