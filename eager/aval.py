@@ -86,7 +86,7 @@ def result_type(avals: Iterable[Aval]) -> DType:
         if result is None:
             result = lower
         elif lower.category > result.category:
-            result = _raise_category(result, lower, weak=lower is not zero)
+            result = _raise_category(result, lower)
     if result is None:
         raise TypeError("result_type needs at least one operand")
     return result
@@ -100,9 +100,9 @@ def _weak_default(weak: DType | None) -> DType | None:
     return dt.get_default_dtype() if weak.category == dt.FLOAT else dt.default_complex()
 
 
-def _raise_category(result: DType, higher: DType, *, weak: bool) -> DType:
+def _raise_category(result: DType, higher: DType) -> DType:
     """`higher` outranks `result` by category: a complex number keeps a float tensor's precision."""
-    if higher.category == dt.COMPLEX and result.category == dt.FLOAT and weak:
+    if higher.category == dt.COMPLEX and result.category == dt.FLOAT:
         return dt.complex128 if result is dt.float64 else dt.complex64
     return higher
 

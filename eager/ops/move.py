@@ -3,6 +3,7 @@ part."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
@@ -67,6 +68,12 @@ def _cat_element(m: Any, at: Index, xs: tuple[Any, ...], attrs: Attrs) -> Any:
     return among(0, len(parts))
 
 
+def _common(xs: tuple[Any, ...]) -> Any:
+    """The type that holds all: NumPy's own rule knows none for int16 beside bfloat16."""
+    first, *others = {x.dtype: None for x in xs}
+    return functools.reduce(dt.promote_types, map(dt.from_numpy, others), dt.from_numpy(first)).np
+
+
 CAT = Move(
     "cat",
     ("*xs",),
@@ -74,7 +81,7 @@ CAT = Move(
     shape=_cat_shape,
     element=_cat_element,
     numpy=lambda xs, attrs: np.concatenate(
-        xs, axis=attrs["dim"], dtype=np.result_type(*xs), casting="unsafe"
+        xs, axis=attrs["dim"], dtype=_common(xs), casting="unsafe"
     ),
 )
 
@@ -99,7 +106,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         raise RuntimeError("zero-dimensional tensor cannot be concatenated")
     if any(len(s) == 1 and is_empty(s[0]) for s in shapes):  # PyTorch's legacy: they are skipped
         full = [x for x in tensors if x.ndim != 1 or not is_empty(x._array.shape[0])]
-        tensors = full or tensors[:1]
+        dtype = functools.reduce(dt.promote_types, (x.dtype for x in tensors))  # they count in it
+        tensors = [x if x.dtype is dtype else x.to(dtype) for x in full or tensors[:1]]
     return apply(CAT, *tensors, dim=norm_dim(dim, tensors[0].ndim, "cat"))
 
 

@@ -84,6 +84,17 @@ t.baddbmm(2, x, 3, x, t.ones(1, 5, 5))
 x.clone().baddbmm_(2, 3, x, t.ones(1, 5, 5))
 t.addbmm(2, x[0], 3, x, t.ones(1, 5, 5))
 x[0].clone().addbmm_(3, x, t.ones(1, 5, 5))
+t.cat([t.arange(3), t.ones(2, dtype=t.bfloat16)]).float()
+t.cat([t.ones(3, dtype=t.float16), t.ones(2, dtype=t.bfloat16)])
+t.stack([t.arange(3, dtype=t.int16), t.ones(3, dtype=t.bfloat16)]).float()
+t.cat([t.ones(1).cfloat(), t.ones(2, dtype=t.bfloat16)])
+t.cat([t.zeros(0), t.arange(3)])
+t.cat([t.arange(3), t.zeros(0)])
+x + t.tensor(1j, dtype=t.complex128)
+x.double() + t.tensor(1j)
+x.long() + t.tensor(1j, dtype=t.complex128)
+x.sum() + t.tensor(1j, dtype=t.complex128)
+x[0, 0, 0] + 1j
 """
 
 
