@@ -23,7 +23,6 @@ from eager.aval import Aval, scalar_aval
 from eager.batched import Batched, Level
 from eager.device import transfer
 from eager.device.array import DeviceArray
-from eager.dtype import COMPLEX, FLOAT
 from eager.op import REGISTRY, Op
 from eager.sym import SymNumber
 from eager.symint import SymInt
@@ -437,8 +436,7 @@ def _check_writable(target: Tensor) -> None:
 
 def _conform(target: Tensor, value: Tensor) -> Tensor:
     have, want = value.dtype, target.dtype
-    lossy = have.category == COMPLEX or (have.category == FLOAT and want.category < FLOAT)
-    if lossy and have.category > want.category:
+    if have.category > want.category:
         raise RuntimeError(
             f"result type {have.name} can't be cast to the desired output type {want.name}"
         )

@@ -95,6 +95,16 @@ x.double() + t.tensor(1j)
 x.long() + t.tensor(1j, dtype=t.complex128)
 x.sum() + t.tensor(1j, dtype=t.complex128)
 x[0, 0, 0] + 1j
+y = x > 3; y += 1
+y = x > 3; y *= x > 5; y
+y = x > 3; y &= t.arange(5)
+y = x > 3; y |= x > 1; y
+y = x > 3; y.clamp_(0, 1)
+y = x > 3; y.copy_(x); y
+y = x > 3; y[0] = 2; y
+y = x > 3; y.eq_(1); y
+t.add(t.arange(3), 1, out=t.zeros(3, dtype=t.bool))
+t.gt(t.arange(3), 1, out=t.zeros(3))
 """
 
 
