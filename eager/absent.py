@@ -5,28 +5,49 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Union
 
 
 def _no() -> bool:
     return False
 
 
+class Absent:
+    """A name of a module that is not here, `ReduceOp` or `ReduceOp.SUM`: programs have it as a
+    default or in an annotation. RuntimeError where it is called."""
+
+    def __init__(self, name: str, why: str) -> None:
+        self.__name__ = self.__qualname__ = name
+        self._why = why
+
+    def __getattr__(self, key: str) -> Absent:
+        if key.startswith("_"):
+            raise AttributeError(f"{self.__name__!r} has no attribute {key!r}")
+        value = Absent(f"{self.__name__}.{key}", self._why)
+        setattr(self, key, value)  # as often as it is named it is one object
+        return value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError(f"{self.__name__}: {self._why}")
+
+    def __or__(self, other: Any) -> Any:
+        return Union[self, other]  # noqa: UP007  # what `|` means between types
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}, which is not there>"
+
+
 def absent(name: str, why: str, questions: str = "is_available") -> ModuleType:
     """The module `eager.name`, which has nothing but answers to `questions`."""
     module = ModuleType(f"{__package__}.{name}", f"{why[0].upper()}{why[1:]}.")
 
-    def lookup(key: str) -> Callable[..., Any]:
+    def lookup(key: str) -> Absent:
         if key.startswith("_"):
             raise AttributeError(f"module {module.__name__!r} has no attribute {key!r}")
-
-        def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-            raise RuntimeError(f"{name}.{key}: {why}")
-
-        refuse.__name__ = refuse.__qualname__ = key
-        return refuse
+        value = Absent(f"{name}.{key}", why)
+        setattr(module, key, value)
+        return value
 
     vars(module).update(dict.fromkeys(questions.split(), _no), __getattr__=lookup)
     sys.modules[module.__name__] = module

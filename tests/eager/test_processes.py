@@ -36,6 +36,20 @@ def test_training_in_several_processes_is_refused_when_it_is_asked_for():
     assert version.cuda is None
 
 
+def test_names_of_what_is_not_there_stand_in_signatures():
+    def mean(x, op=distributed.ReduceOp.SUM, group: distributed.ProcessGroup | None = None):
+        if distributed.is_initialized():
+            distributed.all_reduce(x, op=op, group=group or distributed.group.WORLD)
+        return x / 2
+
+    assert mean(eager.ones(2)).tolist() == jit(mean)(eager.ones(2)).tolist() == [0.5, 0.5]
+    assert distributed.ReduceOp.SUM == distributed.ReduceOp.SUM != distributed.ReduceOp.AVG
+    assert not hasattr(distributed.ReduceOp, "_members")
+    assert "ReduceOp.SUM" in repr(distributed.ReduceOp.SUM)
+    with pytest.raises(RuntimeError, match="ReduceOp.SUM: training in several"):
+        distributed.ReduceOp.SUM()
+
+
 def _write(rank, x, weight):
     x[rank] = rank + 1.0
     weight.data[rank] = 7.0
