@@ -20,6 +20,7 @@ from eager.dtype import DType
 from eager.notice import options
 from eager.ops import samples as s
 from eager.ops.pointwise import CAST, clone
+from eager.ops.view import alias
 from eager.registry import public
 from eager.tape import Node, mode
 from eager.tensor import Tensor, refresh, wrap
@@ -172,6 +173,22 @@ for _short, _wanted in (
 @public(namespace=False)
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     return to(self, other.dtype)
+
+
+@public(namespace=False)
+def as_subclass(self: Tensor, cls: type[Any]) -> Any:
+    """The same memory and history under a subclass of Tensor. What is computed from it is a
+    Tensor again. TypeError for a class that is none."""
+    if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+        raise TypeError(
+            "Creating a Tensor subclass from a class that does not inherit from Tensor is not "
+            f"possible, got {cls!r}. Make sure your class inherits from Tensor."
+        )
+    if cls is not Tensor and type(self._array) is Traced:
+        raise UnknownValue("as_subclass() makes an object of a class that no graph knows")
+    out = alias(self)
+    out.__class__ = cls
+    return out
 
 
 _TYPE_NAMES = {

@@ -385,6 +385,9 @@ CLAIMS = {
         "* `x[i]`, where `i` is a tensor": "tests/eager/test_indexing.py::"
         "test_an_index_tensor_without_dimensions_gives_a_view "
         "tests/eager/test_indexing.py::test_it_leaves_a_compiled_function_as_a_view",
+        "* What is computed from a subclass of `Tensor`": (
+            "tests/eager/test_tensor.py::test_a_tensor_under_a_subclass"
+        ),
         "* `z.conj()` is a copy": "tests/eager/test_tensor.py::"
         "test_parts_of_complex_numbers_are_views",
         "* A lazy module": "tests/nn/test_lazy.py::test_first_called_in_a_compiled_function",

@@ -226,6 +226,34 @@ def test_subclasses_that_call_no_init():
     assert jit(lambda t: (t * 2).tolist())(x) == [2, 4]
 
 
+class Named(eager.Tensor):
+    @classmethod
+    def __torch_function__(cls, *args):
+        raise AssertionError("called")
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_tensor_under_a_subclass(compiled):
+    def program(x):
+        y = (x * 2).as_subclass(Named)
+        z = x.as_subclass(eager.nn.Parameter)
+        return y, z, y.as_subclass(eager.Tensor), type(y), isinstance(z, eager.nn.Parameter)
+
+    run = jit(program, backend="eager") if compiled else program
+    for _ in range(2):
+        x = eager.ones(2).requires_grad_()
+        y, z, plain, kind, known = run(x)
+        assert (type(y), type(z), type(plain)) == (Named, eager.nn.Parameter, eager.Tensor)
+        assert (kind, known) == (Named, True)
+        assert z.data_ptr() == x.data_ptr()
+        assert type(y * plain) is eager.Tensor
+        (y * plain).sum().backward()
+        assert x.grad.tolist() == [8, 8]
+    with pytest.raises(TypeError, match="inherit"):
+        eager.ones(2).as_subclass(int)
+
+
 def test_pickles_of_states():
     found = pickle.loads(base64.b64decode(_OLD_PICKLE))
     assert type(found) is eager.nn.Parameter
