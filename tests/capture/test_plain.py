@@ -1,5 +1,7 @@
 """Loops over plain numbers, which run at once: that what comes out is Python's, and that they do."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import eager
@@ -245,6 +247,43 @@ def test_a_hundred_thousand_rounds_are_not_interpreted(monkeypatch):
     step = jit(rounds, fullgraph=True, backend="eager")
     assert step(x, 100_000).tolist() == rounds(x, 100_000).tolist()
     assert len(steps) < 100 * plain.TURNS
+
+
+def _each(n):
+    for i in range(n):
+        yield i
+
+
+def _again(n):
+    yield from _each(n)
+
+
+def delegates(x, n):
+    return x + sum(list(_again(n)))
+
+
+def asks_an_attribute(x, n):
+    counts = SimpleNamespace(done=0)
+    while counts.done < n:
+        counts.done += 1
+    return x + counts.done
+
+
+def asks_a_cell(x, n):
+    t = 0
+
+    def shown():
+        return t
+
+    while t < n:
+        t += 1
+    return x + shown()
+
+
+@pytest.mark.parametrize("fn", [delegates, asks_an_attribute, asks_a_cell])
+def test_a_loop_that_begins_in_another_way_is_interpreted(fn):
+    step = jit(fn, fullgraph=True, backend="eager")
+    assert step(eager.ones(2), ROUNDS).tolist() == fn(eager.ones(2), ROUNDS).tolist()
 
 
 def test_a_builtin_that_a_loop_calls_is_guarded(monkeypatch):

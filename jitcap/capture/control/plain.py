@@ -69,6 +69,9 @@ def turn(s: Any, frame: Frame) -> None:
     if count % TURNS or stops:
         return
     loop = _loop(*at)
+    if loop is None:
+        s.turns[at] = NEVER
+        return
     bound = {n: v for n in loop.names if (v := frame.fast.get(n, NULL)) is not NULL}
     given: Any = frame.stack[-1] if loop.counts else None
     if not _are_plain(bound.values()) or (loop.counts and type(given) is not _COUNTING):
@@ -106,8 +109,9 @@ def _is_builtin(s: Any, frame: Frame, name: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _loop(bytecode: Bytecode, head: int) -> Loop:
-    """The loop that begins there, as a function: blocks of statements, by the first instruction."""
+def _loop(bytecode: Bytecode, head: int) -> Loop | None:
+    """The loop that begins there, as a function: blocks of statements, by the first instruction.
+    None where that one is of another kind, as in a `yield from`."""
     code = bytecode.instructions
     end = 1 + max(i for i, ins in enumerate(code) if ins.target == head)
     counts = code[head].op == "FOR_ITER"
@@ -126,6 +130,8 @@ def _loop(bytecode: Bytecode, head: int) -> Loop:
         for to, depth in ways:
             assert depths.setdefault(to, depth) == depth
             waiting.append(to)
+    if head not in blocks:
+        return None
     called = {code[at].arg for at in blocks if code[at].op == "LOAD_GLOBAL"}
     scope["leave"] = {to: depth for to, depth in depths.items() if to not in blocks}
     lines = ["def run(fast, s0):", f" pc = {head}"]
