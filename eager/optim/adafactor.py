@@ -36,6 +36,8 @@ class Adafactor(Optimizer):
         super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        if parameter.is_complex():
+            raise RuntimeError("Adafactor does not support complex parameters")
         if parameter.dim() <= 1:
             return {"step": step_count(), "variance": zeros_like(parameter)}
         rows, columns = parameter[..., :1], parameter[..., :1, :]

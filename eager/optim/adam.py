@@ -64,28 +64,25 @@ class Adam(Optimizer):
             state["max_exp_avg_sq"] = zeros_like(parameter)
         return state
 
-    def update_group(self, group: dict[str, Any]) -> None:
-        lr, eps, decay, keeps_largest = (
-            group["lr"], group["eps"], group["weight_decay"], group["amsgrad"],
-        )  # fmt: skip
+    def update(
+        self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
         beta1, beta2 = group["betas"]
-        decoupled, maximize = group["decoupled_weight_decay"], group["maximize"]
-        for parameter, gradient, state in self.with_gradients(group):
-            updates.adam(
-                parameter,
-                gradient,
-                state["exp_avg"],
-                state["exp_avg_sq"],
-                state["step"],
-                state["max_exp_avg_sq"] if keeps_largest else None,
-                lr,
-                beta1,
-                beta2,
-                eps,
-                decay,
-                decoupled,
-                maximize,
-            )
+        updates.adam(
+            parameter,
+            gradient,
+            state["exp_avg"],
+            state["exp_avg_sq"],
+            state["step"],
+            state["max_exp_avg_sq"] if group["amsgrad"] else None,
+            group["lr"],
+            beta1,
+            beta2,
+            group["eps"],
+            group["weight_decay"],
+            group["decoupled_weight_decay"],
+            group["maximize"],
+        )
 
 
 class AdamW(Adam):

@@ -19,6 +19,7 @@ from typing import Any
 from eager.autograd import enable_grad, no_grad
 from eager.nn.modules.hooks import RemovableHandle, add_hook
 from eager.notice import warn
+from eager.ops.complex import view_as_complex, view_as_real
 from eager.ops.updates import is_elsewhere
 from eager.tensor import Tensor
 
@@ -116,8 +117,8 @@ def _call_hooks_around_step(kind: Any) -> None:
 class Optimizer(_Hooked):
     """Holds `param_groups` (dicts with "params" and settings) and `state` (parameter -> dict).
 
-    A subclass defines `update(parameter, gradient, state, group)`, or `update_group(group)`, and
-    `allocate(parameter, group)` for its state; or it defines `step` itself, as in PyTorch."""
+    A subclass defines `update(parameter, gradient, state, group)`, and `allocate(parameter, group)`
+    for its state; or it defines `step` itself, as in PyTorch."""
 
     like_parameter = ""  # the name of state that has its parameter's dtype
     _stepped = False
@@ -202,31 +203,33 @@ class Optimizer(_Hooked):
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        # Looked up once: a model has hundreds of parameters, and capture reads this loop.
+        states, is_outdated, update = self.state, self._is_outdated, self.update
         with enable_grad() if self.defaults.get("differentiable") else no_grad():
             for group in self.param_groups:
-                self.update_group(group)
+                for parameter in group["params"]:
+                    gradient = parameter.grad
+                    if gradient is not None:
+                        state = states[parameter]
+                        if is_outdated(parameter, state):
+                            self._allocate_again()
+                            state = states[parameter]
+                        if gradient.dtype.is_complex:
+                            self._update_parts(parameter, gradient, state, group)
+                        else:
+                            update(parameter, gradient, state, group)
         self._stepped = True  # stored and not asked for: else the first step were another program
         return loss
 
-    def update_group(self, group: dict[str, Any]) -> None:
-        """Change the parameters of a group that have a gradient."""
-        update = self.update
-        for parameter, gradient, state in self.with_gradients(group):
-            update(parameter, gradient, state, group)
-
-    def with_gradients(self, group: dict[str, Any]) -> list[tuple[Tensor, Tensor, dict[str, Any]]]:
-        """The parameters of a group that have a gradient, each with its own and its state."""
-        # Looked up once: a model has hundreds of parameters, and capture reads this loop.
-        states, is_outdated, found = self.state, self._is_outdated, []
-        for parameter in group["params"]:
-            gradient = parameter.grad
-            if gradient is not None:
-                state = states[parameter]
-                if is_outdated(parameter, state):
-                    self._allocate_again()
-                    state = states[parameter]
-                found.append((parameter, gradient, state))
-        return found
+    def _update_parts(
+        self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """A complex parameter is updated as its real and imaginary parts, each by itself."""
+        parts = {name: _parts(value) for name, value in state.items()}
+        self.update(_parts(parameter), _parts(gradient), parts, group)
+        for name, value in parts.items():
+            if name not in state:
+                state[name] = view_as_complex(value)
 
     def _is_outdated(self, parameter: Tensor, state: dict[str, Any]) -> bool:
         """Whether the state was allocated for another dtype or device and never used."""
@@ -340,9 +343,19 @@ def _like(parameter: Tensor, name: str, value: Any) -> Any:
     return value.to(parameter.device, parameter.dtype)
 
 
+def _parts(value: Any) -> Any:
+    return view_as_real(value) if isinstance(value, Tensor) and value.is_complex() else value
+
+
 def zeros_like(parameter: Tensor) -> Tensor:
     """State of the parameter's shape and dtype."""
     return Tensor._full(0, parameter.aval)
+
+
+def parts_full(value: float, parameter: Tensor) -> Tensor:
+    """State of the parameter's shape and dtype: `value`, also as the imaginary part."""
+    both = complex(value, value) if parameter.is_complex() else value
+    return Tensor._full(both, parameter.aval)
 
 
 def settings(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eager.optim.adam import step_count
-from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
+from eager.optim.optimizer import Optimizer, Params, check, parts_full, settings, zeros_like
 from eager.tensor import Tensor
 
 
@@ -101,7 +101,7 @@ class Adagrad(Optimizer):
         super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        total = Tensor._full(group["initial_accumulator_value"], parameter.aval)
+        total = parts_full(group["initial_accumulator_value"], parameter)
         return {"step": step_count(), "sum": total}
 
     def untouched(self, state: dict[str, Any]) -> bool:

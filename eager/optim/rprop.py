@@ -6,7 +6,7 @@ from typing import Any
 
 from eager.ops.pointwise import where
 from eager.optim.adam import step_count
-from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
+from eager.optim.optimizer import Optimizer, Params, check, parts_full, settings, zeros_like
 from eager.tensor import Tensor
 
 
@@ -34,7 +34,7 @@ class Rprop(Optimizer):
         super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        size = zeros_like(parameter).fill_(group["lr"])
+        size = parts_full(group["lr"], parameter)
         return {"step": step_count(), "prev": zeros_like(parameter), "step_size": size}
 
     def update(

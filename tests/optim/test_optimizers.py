@@ -361,6 +361,40 @@ def test_lbfgs_keeps_what_torch_keeps(search):
                 np.testing.assert_allclose(a, b, rtol=1e-4, err_msg=name)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("name", "settings"), [c for c in CASES if c[0] != "Adafactor"], ids=str)
+def test_complex_parameters(name, settings, compiled):
+    """Real and imaginary parts are scaled each by itself."""
+
+    def run(lib):
+        p = lib.nn.Parameter(lib.tensor([1 + 2j, -0.5j, 3 + 0j]))
+        optimizer = getattr(lib.optim, name)([p], **settings)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = ((p * x - 1).abs() ** 2).mean() + (p.real * 0.3).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        step = jitcap.jit(step, backend="eager") if compiled and lib is eager else step
+        losses = [step(lib.tensor([0.3 * i + 1j, 1 - 0.2j * i, 0.5j])).item() for i in range(6)]
+        state = {k: v.detach().numpy() for k, v in optimizer.state[p].items() if v is not None}
+        return losses, p.detach().numpy(), state
+
+    (losses, p, state), (their_losses, q, their_state) = run(eager), run(torch)
+    np.testing.assert_allclose(losses, their_losses, rtol=1e-4)
+    np.testing.assert_allclose(p, q, rtol=1e-4, atol=1e-5)
+    for key, value in their_state.items():
+        np.testing.assert_allclose(state[key], value, rtol=1e-4, atol=1e-5)
+        assert state[key].dtype == value.dtype
+
+
+def test_adafactor_refuses_complex_parameters():
+    with pytest.raises(RuntimeError, match="complex"):
+        eager.optim.Adafactor([eager.nn.Parameter(eager.tensor([1j]))])
+
+
 @pytest.mark.parametrize(
     "name", ["SGD", "Adam", "AdamW", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "ASGD"]
 )
