@@ -11,6 +11,7 @@ from eager.aval import broadcast_shapes
 from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution
 from eager.distributions.utils import broadcast_all
+from eager.former import cholesky_inverse
 from eager.random import rand, randn
 from eager.tensor import Tensor
 
@@ -198,6 +199,10 @@ class MultivariateNormal(Distribution):
     @property
     def covariance_matrix(self) -> Tensor:
         return self.scale_tril @ self.scale_tril.mT
+
+    @property
+    def precision_matrix(self) -> Tensor:
+        return cholesky_inverse(self.scale_tril)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         noise = randn(

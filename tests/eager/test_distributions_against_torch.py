@@ -247,6 +247,19 @@ def test_divergences(p, q):
     np.testing.assert_allclose(got, wanted, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize("given", ["covariance_matrix", "precision_matrix", "scale_tril"])
+def test_a_normal_vector_shows_each_matrix(given):
+    found = []
+    for m in (torch, eager):
+        matrix = _make(m)(np.array([[2.0, 0.0], [0.5, 1.5]]))
+        matrix = matrix if given == "scale_tril" else matrix @ matrix.mT
+        d = m.distributions.MultivariateNormal(m.zeros(3, 2, dtype=m.float64), **{given: matrix})
+        found.append([getattr(d, name).numpy() for name in VIEWS_OF_IT])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+
+VIEWS_OF_IT = ("covariance_matrix", "precision_matrix", "scale_tril")
 REFUSED = [
     lambda d, t: d.Normal(t(MU), t(-A)),
     lambda d, t: d.Beta(t(A), t(B)).log_prob(t(A)),
