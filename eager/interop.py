@@ -480,10 +480,6 @@ def _reversed(self: Tensor) -> Tensor:
     return self.flip(0) if self.ndim else self
 
 
-def _contains(self: Tensor, value: Any) -> bool:
-    return bool((self == value).any())
-
-
 def _rebuild(
     cls: type, array: Any, requires_grad: bool, extra: dict[str, Any], place: str = "cpu"
 ) -> Any:
@@ -586,7 +582,6 @@ for _name, _fn in {
     "__index__": _index,
     "__iter__": _iter,
     "__reversed__": _reversed,
-    "__contains__": _contains,
     "__reduce_ex__": _reduce,
     "__setstate__": _set_state,
     "__deepcopy__": _deepcopy,

@@ -55,6 +55,7 @@ def _comparison(name: str) -> Callable[[Tensor, Any], Any]:
     op = p.COMPARE[name]
 
     def compare(self: Tensor, other: Any) -> Any:
+        other = wrap(other) if isinstance(other, np.ndarray) else other
         return apply_binary(op, self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     return compare
@@ -65,6 +66,15 @@ def _inplace(fn: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Any]:
         return fn(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     return update
+
+
+def _contains(self: Tensor, value: Any) -> bool:
+    if not isinstance(value, _OPERANDS):
+        raise RuntimeError(  # noqa: TRY004  # as in PyTorch
+            "Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+            f"{type(value)}."
+        )
+    return bool((self == value).any())
 
 
 _UFUNCS = {"add": p.ADD, "sub": p.SUB, "mul": p.MUL, "truediv": p.DIV}
@@ -112,6 +122,7 @@ def _install() -> None:
         ("invert", logic.bitwise_not),
     ):
         setattr(Tensor, f"__{name}__", unary)
+    setattr(Tensor, "__contains__", _contains)  # noqa: B010  # as all of them are
 
 
 _install()
