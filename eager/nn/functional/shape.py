@@ -275,6 +275,10 @@ def interpolate(
     if antialias and mode not in ("bilinear", "bicubic"):
         raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes")
     out = _out_size(input, size, scale_factor)
+    if not out:
+        raise NotImplementedError(
+            f"Only 3D, 4D and 5D tensors (N, C, *S) can be interpolated, got {input.ndim}D"
+        )
     if mode == "area":
         pools = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)
         return pools[input.ndim - 3](input, out)
