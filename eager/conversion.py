@@ -79,10 +79,13 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             dtype, place = a.dtype, a.device
         elif isinstance(a, (str, device)) or type(a) is int:
             place = a
+        elif a is not None and not isinstance(a, bool):
+            dtype = dt.named(a)
     if place is not None:
         place = _resolved(place)
         if place != self.device:
             return _moved(self, place, dtype, bool(non_blocking))
+    dtype = dt.named(dtype)
     if dtype is None or dtype is self.dtype:
         return clone(self) if copy else self
     return apply(CAST, self, dtype=dtype)
@@ -212,7 +215,10 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     if dtype is None:
         return "eager." + next(n for n, d in LEGACY.items() if d is self.dtype)
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
-    return to(self, LEGACY.get(name.rpartition(".")[2], dtype))
+    wanted = LEGACY.get(name.rpartition(".")[2], dtype)
+    if not isinstance(wanted, DType):
+        raise ValueError(f"invalid type: {name!r}")  # noqa: TRY004  # as in PyTorch
+    return to(self, wanted)
 
 
 @public(namespace=False)

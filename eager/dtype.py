@@ -209,6 +209,18 @@ class _Module(ModuleType):
 sys.modules[__name__].__class__ = _Module
 
 
+_OF_PYTHON: Final = {bool: bool_, int: int64, float: float64, complex: complex128}
+
+
+def named(kind: Any) -> Any:
+    """What is given as a dtype: `float` is float64, as in PyTorch. TypeError for what is none."""
+    if kind is None or isinstance(kind, DType):
+        return kind
+    if type(kind) is not type or kind not in _OF_PYTHON:
+        raise TypeError(f"a dtype is expected, such as eager.float32, got {kind!r}")
+    return _OF_PYTHON[kind]
+
+
 def stored(value: Any, dtype: DType) -> Any:
     """A Python number as it is stored in an element of `dtype`: floats are cut to ints, negative
     ints wrap in unsigned types. Anything else is returned as it is.

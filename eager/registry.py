@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from eager import dtype as dt
 from eager.batched import Batched
 from eager.casts import ON_GPUS, on_gpus
 from eager.dataclass import dataclass
@@ -131,16 +132,20 @@ def under(path: str) -> Callable[..., Callable[[F], F]]:
 
 
 def _with_other_names(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn`, which also takes the other names (`axis` for `dim`) of parameters that it has."""
+    """`fn`, which also takes the other names (`axis` for `dim`) of parameters that it has, and
+    Python's types as a `dtype`."""
     own = parameters(fn)
-    names = {old: new for old, new in _OTHER_NAMES.items() if new in own}
-    if not names or not names.keys().isdisjoint(own):
+    names = {old: new for old, new in _OTHER_NAMES.items() if new in own and old not in own}
+    if not names and "dtype" not in own:
         return fn
 
     @functools.wraps(fn)
     def called(*args: Any, **kwargs: Any) -> Any:
-        if kwargs and not names.keys().isdisjoint(kwargs):
-            kwargs = {names.get(each, each): value for each, value in kwargs.items()}
+        if kwargs:
+            if not names.keys().isdisjoint(kwargs):
+                kwargs = {names.get(each, each): value for each, value in kwargs.items()}
+            if type(kwargs.get("dtype")) is type:
+                kwargs["dtype"] = dt.named(kwargs["dtype"])
         return fn(*args, **kwargs)
 
     return called

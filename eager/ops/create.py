@@ -155,7 +155,7 @@ def _filled(name: str, value: int) -> Any:
         if not sizes and size is None:
             raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
         place, shape = default.place if device is None else device, as_ints(sizes, size)
-        kind = dt.get_default_dtype() if dtype is None else dtype
+        kind = dt.get_default_dtype() if dtype is None else dt.named(dtype)
         if place is None or place is CPU:
             out = apply(FULL, value, shape=shape, dtype=kind)
         else:

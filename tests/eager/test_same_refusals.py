@@ -105,6 +105,37 @@ y = x > 3; y[0] = 2; y
 y = x > 3; y.eq_(1); y
 t.add(t.arange(3), 1, out=t.zeros(3, dtype=t.bool))
 t.gt(t.arange(3), 1, out=t.zeros(3))
+x.to(int)
+x.to(float)
+x.to(dtype=bool)
+x.to("cpu", complex)
+x.to([1])
+x.to(dtype="float")
+x.to(str)
+x.type(float)
+x.mean(dtype=float)
+x.sum(0, dtype=int)
+x.softmax(0, dtype=float)
+t.nn.functional.softmax(x, 0, dtype=float)
+t.zeros(2, dtype=bool)
+t.ones(2, dtype=float)
+t.full((2,), 1, dtype=bool)
+t.arange(3, dtype=float)
+t.eye(2, dtype=int)
+t.tensor([1, 0], dtype=bool)
+t.as_tensor([1, 0], dtype=complex)
+t.tensor([1], dtype=str)
+t.zeros_like(x, dtype=int)
+x.new_zeros(2, dtype=int)
+t.nn.Linear(1, 1, dtype=float).to(float).weight * 0
+t.nn.Linear(1, 1).to(int)
+import numpy; x[0, 0] == numpy.arange(5.0) * 2
+import numpy; x[0, 0] == numpy.arange(4.0)
+"a" in x
+None in x
+3 in x
+t.nn.functional.interpolate(x[0], 2)
+t.nn.functional.interpolate(x, 10)
 """
 
 
@@ -137,6 +168,16 @@ def test_as_torch(program):
         assert str(ours.dtype).partition(".")[2] == str(theirs.dtype).partition(".")[2]
     else:
         assert ours == theirs
+
+
+def test_types_of_python_are_dtypes_in_compiled_code():
+    def program(x, kind):
+        return x.to(kind), eager.zeros(2, dtype=kind), eager.tensor([1, 0], dtype=kind), x.sum()
+
+    step = jit(program, fullgraph=True, backend="eager")
+    for kind in (int, float, bool, complex, eager.int32, int):
+        ours, plain = step(eager.ones(2), kind), program(eager.ones(2), kind)
+        assert [(x.dtype, x.tolist()) for x in ours] == [(x.dtype, x.tolist()) for x in plain]
 
 
 def test_overlapping_memory_is_not_written_by_compiled_code():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from eager.compilation import compile
-from eager.dtype import DType, bfloat16, float16, float32, float64
+from eager.dtype import DType, bfloat16, float16, float32, float64, named
 from eager.nn.modules.hooks import EVERY_MODULE, Hooked
 from eager.nn.modules.hooks import (
     register_module_backward_hook as register_module_backward_hook,
@@ -214,10 +214,11 @@ class Module(Hooked, State):
         for given in args:
             if isinstance(given, Tensor):
                 dtype, device = given.dtype, given.device
-            elif isinstance(given, DType):
+            elif isinstance(given, (DType, type)):
                 dtype = given
             elif given is not None and not isinstance(given, bool):
                 device = given
+        dtype = named(dtype)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
                 "nn.Module.to only accepts floating point or complex dtypes, but got desired "

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+import eager
 from eager.dtype import get_default_dtype
 from eager.interop import (
     as_tensor,
@@ -207,7 +208,10 @@ HANDLERS[operator.not_] = lambda s, a, /: not s.truth(a)
 # ---- tensors of arrays
 
 
-@handles_each(as_tensor, asarray, from_numpy, tensor, Tensor, *LEGACY_CONSTRUCTORS)
+_OF_DATA: Final = (as_tensor, asarray, tensor, eager.as_tensor, eager.asarray, eager.tensor)
+
+
+@handles_each(*_OF_DATA, from_numpy, Tensor, *LEGACY_CONSTRUCTORS)
 def _converted(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     given = args[0] if args else None
     shared = tensor_of(s, given)
