@@ -160,6 +160,10 @@ class Behind:
         ends = (lambda: self.at(x, 0), lambda: self.at(x, self.length - 1))
         return (Piece(self._in_time(whole), *ends),)
 
+    def whole(self, x: Tensor) -> Tensor:
+        """What a value that is new in each step is in all of them, one after the other."""
+        return self._in_time(self.stacks[id(x)])
+
     def _in_time(self, whole: Tensor) -> Tensor:
         return flip(whole, 0) if self.reverse else whole
 

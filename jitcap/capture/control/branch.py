@@ -41,7 +41,7 @@ from jitcap.capture.control.changes import (
 from jitcap.capture.control.paths import EXIT, behind, in_loop, looks, meeting, needed, returns
 from jitcap.capture.control.repeat import STOP, RoundEnd, end_inside, repeat
 from jitcap.capture.control.steps import same_constant, same_look
-from jitcap.capture.control.ties import memory_of, truths_of, with_truths
+from jitcap.capture.control.ties import has_memory, truths_of, with_truths
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.numbers import INT64, constant
@@ -457,7 +457,7 @@ class _Branch:
         new = [x for x, known in zip((a, b), objects, strict=True) if known is None]
         for k, (x, way) in enumerate(zip((a, b), self.ways, strict=True)):
             array = x._array if type(x._array) is Traced else self.tracer.lift(x)
-            again = sum(_has_memory(self.session, pair[k], array) for pair in self.leaves) > 1
+            again = sum(has_memory(self.session, pair[k], array) for pair in self.leaves) > 1
             own = array.storage.part is way.inside and id(array.storage) not in ties.frozen
             if self._was_there(x) or again or not own:
                 sources.append((x, array.storage))
@@ -562,10 +562,6 @@ def _copies(stack: list[Any], loops: set[int], tried: dict[int, Any]) -> list[An
     pairs = zip(stack, made, strict=True)
     tried.update({id(b): (b, tried[id(a)][1]) for a, b in pairs if a is not b and id(a) in tried})
     return made
-
-
-def _has_memory(session: Any, x: Any, array: Any) -> bool:
-    return isinstance(x, Tensor) and memory_of(session, x) is array.storage
 
 
 def _leaves(values: Sequence[Any]) -> Iterator[Any]:

@@ -245,6 +245,10 @@ class Round:
         own = type(key) is SymNumber and key.pytype is int and _is_of_graph(key)
         return full(key, Aval((), INT)) if own else key
 
+    def store(self, x: Tensor, key: Any, value: Any) -> bool:
+        """As `roll.Trial`: a round writes at once."""
+        return False
+
     def item(self, x: Tensor, key: Any) -> Any:
         """`x[key]`, as a copy: as long as nobody writes the one or the other."""
         place = self.place(key)

@@ -40,6 +40,7 @@ from jitcap.capture.control.steps import (
     Slices,
     Steps,
     Together,
+    dimension,
     is_outside,
     same_constant,
     same_place,
@@ -47,6 +48,7 @@ from jitcap.capture.control.steps import (
     steps,
     strides_of,
 )
+from jitcap.capture.control.written import Written
 from jitcap.capture.interpret import NULL, Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.counted import Rows as SizedRows
@@ -154,6 +156,7 @@ class Trial:
         self.loop = Loop(s.tracer, leaves, [], self.length, self.step < 0)
         self.loop.numbers = [(self.counter.leaf, self.first, self.step)]
         self.elements = Elements(self)
+        self.written = Written(s, self.numbers, state.seen.values())
         self.count = 0  # instructions of a step
 
     # ---- the step
@@ -179,7 +182,12 @@ class Trial:
         nodes = self.loop.part.nodes
         heavy = any(n.op.kind in HEAVY for n in nodes)
         derived = 3 if any(self.later().values()) else 1
-        return heavy or self.sized or self.length * len(nodes) * derived > MANY
+        return (
+            heavy
+            or self.sized
+            or bool(self.written.writes)
+            or self.length * len(nodes) * derived > MANY
+        )
 
     def _step(self, carry: list[Tensor], _: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         vm, before = self.s.vm, self.frame
@@ -218,6 +226,7 @@ class Trial:
         if inner.fast.keys() - self.stored - self.frame.fast.keys():
             raise NotRolled
         read = self._read()
+        self.written.check(read, self.elements.given_parts_of())
         ends: list[Tensor] = []
         self.last: dict[str, Any] = {}  # what locals are after the loop: values of the last step
         places = iter(self.given)
@@ -262,7 +271,7 @@ class Trial:
         )  # fmt: skip
         listed = [v for each in self.stand_ins.values() for v in each.values]
         wanted = [x for v in listed for _, x in leaves_of(v)]
-        for x in wanted:
+        for x in (*wanted, *(w.value for w in self.written.writes)):
             self.behind.wants(x)
         final = [x for n, v in self.last.items() if n in self.left for x in _leaves(v)]
         for x in final:
@@ -308,6 +317,10 @@ class Trial:
     def place(self, key: Any) -> Any:
         """Where a tensor is written."""
         return key
+
+    def store(self, x: Tensor, key: Any, value: Any) -> bool:
+        """Whether `x[key] = value` is put off to the end of the loop."""
+        return self.written.store(x, key, value)
 
     def item(self, x: Tensor, key: Any) -> Any:
         return self.elements.item(x, key)
@@ -358,6 +371,7 @@ class Trial:
                 each.target.extend(
                     fill(v, [behind.at(x, i) for _, x in leaves_of(v)]) for v in each.values
                 )
+        self.written.finish(behind)
         lists = [x for each in self.stand_ins.values() for x in each.target]
         ends = [frame.fast[n] for n in self.last if n in self.left and n in frame.fast]
         for x in (x for value in (*lists, *ends) for x in _leaves(value) if x.requires_grad):
@@ -425,6 +439,10 @@ class Elements:
         self.rows[id(place)] = place, real
         return place
 
+    def given_parts_of(self) -> list[Tensor]:
+        """The tensors of which a step is given parts."""
+        return [*(x for x, _ in self.slices.values()), *_gone_through(self.trial.through)]
+
     def item(self, x: Tensor, key: Any) -> Any:
         """`x[key]` where one index is a number of the counter; MISSING where none is."""
         keys = key if type(key) is tuple else (key,)
@@ -433,20 +451,15 @@ class Elements:
             return MISSING
         if len(at) > 1 or not self.trial.is_outer(x):
             raise NotRolled
-        dim = _dimension(keys, at[0], x.ndim)
+        dim = dimension(keys, at[0], x.ndim)
         found = self._slice(x, dim, keys[at[0]])
         rest = (*keys[: at[0]], *keys[at[0] + 1 :])
         plain = all(k is Ellipsis or (type(k) is slice and k == slice(None)) for k in rest)
         return found if plain else self.trial.s.getitem(found, rest)
 
     def _slice(self, x: Tensor, dim: int, index: SymNumber) -> Tensor:
-        first, last, step = self.numbers.ends_of(index)
-        size = x.shape[dim]
-        low, high = (last, first) if step < 0 else (first, last)
-        if high < 0:
-            first, low, high = first + size, low + size, high + size
-        if low < 0 or high >= size or not step:
-            raise NotRolled
+        low, high, step = self.numbers.range_in(index, x.shape[dim])
+        first = high if step < 0 else low
         key = id(x), dim, first, step
         if key not in self.slices:
             backwards = (step < 0) != (self.trial.step < 0)
@@ -517,6 +530,15 @@ def _leaves(tree: Any) -> list[Tensor]:
     return [tree] if isinstance(tree, Tensor) else []
 
 
+def _gone_through(through: Steps) -> list[Tensor]:
+    """The tensors that a loop goes through."""
+    if isinstance(through, Together):
+        return [x for part in through.parts for x in _gone_through(part)]
+    if isinstance(through, Rows):
+        return [*through.values]
+    return [through.of] if isinstance(through, Slices) else []
+
+
 def _is_reversed(through: Steps) -> bool:
     """Whether all tensors come the other way round."""
     if isinstance(through, Together):
@@ -545,13 +567,3 @@ def is_plain(x: Tensor) -> bool:
         known_eq(n, 1) or known_eq(a, b)
         for n, a, b in zip(shape, strides, contiguous_strides(shape), strict=True)
     )
-
-
-def _dimension(keys: tuple[Any, ...], at: int, rank: int) -> int:
-    """Which dimension the index at a place of a key is about."""
-    if not all(k is None or k is Ellipsis or type(k) in (int, slice, SymNumber) for k in keys):
-        raise NotRolled
-    before = sum(k is not None for k in keys[:at])
-    if Ellipsis in keys[:at]:
-        return rank - sum(k is not None for k in keys[at:])
-    return before

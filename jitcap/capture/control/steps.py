@@ -17,6 +17,7 @@ from eager.ops.move import stack
 from eager.sym import SymNumber
 from eager.symint import SymInt, of_data
 from eager.tensor import Tensor
+from jitcap.capture.control.behind import NotRolled
 from jitcap.capture.control.changes import Before
 from jitcap.capture.control.ties import memory_of
 from jitcap.capture.kinds.counted import SizedIterator
@@ -296,6 +297,27 @@ class Numbers:
         _, scale, offset = self.affine[id(x)]
         first, last = self.first, self.first + (self.length - 1) * self.step
         return scale * first + offset, scale * last + offset, scale * self.step
+
+    def range_in(self, x: SymNumber, size: Any) -> tuple[Any, Any, int]:
+        """The smallest and the largest place of a dimension that a number is, and how it goes on.
+        Raises NotRolled where it leaves the dimension."""
+        first, last, step = self.ends_of(x)
+        low, high = (last, first) if step < 0 else (first, last)
+        if high < 0:
+            low, high = low + size, high + size
+        if low < 0 or high >= size or not step:
+            raise NotRolled
+        return low, high, step
+
+
+def dimension(keys: tuple[Any, ...], at: int, rank: int) -> int:
+    """Which dimension the index at a place of a key is about."""
+    if not all(k is None or k is Ellipsis or type(k) in (int, slice, SymNumber) for k in keys):
+        raise NotRolled
+    before = sum(k is not None for k in keys[:at])
+    if Ellipsis in keys[:at]:
+        return rank - sum(k is not None for k in keys[at:])
+    return before
 
 
 def is_outside(x: Any) -> bool:

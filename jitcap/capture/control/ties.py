@@ -298,6 +298,11 @@ def memory_of(s: Any, x: Tensor) -> Any:
     return array.storage
 
 
+def has_memory(session: Any, x: Any, array: Any) -> bool:
+    """Whether a value is a tensor in the memory of a traced array."""
+    return isinstance(x, Tensor) and memory_of(session, x) is array.storage
+
+
 def _again(key: Any) -> Aliased:
     what = "after one way of this branch two names stand for one object"
     return Break.aliased(what, frozenset({key}))

@@ -297,6 +297,8 @@ class TensorKind(NativeKind):
         return s.natively(lambda place: obj[place], (_index(s, key),))
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
+        if any(loop.store(obj, key, value) for loop in s.rolls):
+            return
         for loop in s.rolls:
             key = loop.place(key)
         s.natively(lambda *given: operator.setitem(obj, *given), (_index(s, key), value))
