@@ -13,7 +13,7 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -34,7 +34,8 @@ current_tracer: contextvars.ContextVar[Tracer | None] = contextvars.ContextVar(
     "current_tracer", default=None
 )
 _FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
-_ARRAY_OR_NUMBER = frozenset({np.ndarray, float, int})
+ARRAY: Final = np.ndarray  # looked up once: felt on small tensors
+_ARRAY_OR_NUMBER = frozenset({ARRAY, float, int})
 _MAY_COPY = frozenset({"reshape", "view_as_complex"})
 _NUMBERS = frozenset({bool, int, float, complex, SymNumber})
 
@@ -93,7 +94,7 @@ def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
             if x._requires_grad:
                 tracked = True
             x = x._array
-            if type(x) is not np.ndarray:
+            if type(x) is not ARRAY:
                 if type(x) is Traced:
                     tracer = x.storage.tracer
                 elif type(x) is DeviceArray:
@@ -138,14 +139,14 @@ def apply_unary(op: Op, x: Tensor) -> Any:
     if type(x) is Tensor and op.ufunc is not None:
         a = x._array
         if (
-            type(a) is np.ndarray
+            type(a) is ARRAY
             and a.dtype in _FLOATS
             and not x._requires_grad
             and x._view is None
             and current_tracer.get() is None
         ):
             result = _quiet.run(op.ufunc, a, order="C")
-            return wrap(result if type(result) is np.ndarray else np.asarray(result))
+            return wrap(result if type(result) is ARRAY else np.asarray(result))
     return apply(op, x)
 
 
@@ -156,12 +157,12 @@ def apply_binary(op: Op, x: Any, y: Any) -> Any:
         plain = not x._requires_grad and x._view is None
         if type(y) is Tensor:
             b = y._array
-            plain = plain and type(a) is type(b) is np.ndarray and b.dtype is a.dtype
+            plain = plain and type(a) is type(b) is ARRAY and b.dtype is a.dtype
             plain = plain and not y._requires_grad and y._view is None
         if (
             plain
             and type(b) in _ARRAY_OR_NUMBER
-            and type(a) is np.ndarray
+            and type(a) is ARRAY
             and a.dtype in _FLOATS
             and current_tracer.get() is None
         ):
@@ -169,7 +170,7 @@ def apply_binary(op: Op, x: Any, y: Any) -> Any:
                 result = _quiet.run(op.ufunc, a, b, order="C")
             except ValueError:  # shapes that do not fit: the op's own rule says so better
                 return apply(op, x, y)
-            return wrap(result if type(result) is np.ndarray else np.asarray(result))
+            return wrap(result if type(result) is ARRAY else np.asarray(result))
     return apply(op, x, y)
 
 
@@ -218,7 +219,7 @@ def _apply_batched(op: Op, operands: Sequence[Any], attrs: Mapping[str, Any]) ->
 
 
 def _wrap(result: Any) -> Tensor:
-    if type(result) is not np.ndarray and type(result) not in WITH_AVAL:
+    if type(result) is not ARRAY and type(result) not in WITH_AVAL:
         result = np.asarray(result)
     return wrap(result)
 
@@ -233,7 +234,7 @@ def _apply_view(op: Op, source: Any, attrs: Mapping[str, Any]) -> Tensor:
     if type(array) is Batched:
         return _apply_batched(op, (source,), attrs)
     result: Any
-    if tracer is None and type(array) is np.ndarray:
+    if tracer is None and type(array) is ARRAY:
         result = op.run((array,), attrs)[0]
         base = result.base
         shared = op.name not in _MAY_COPY or (
@@ -396,9 +397,9 @@ def write_ufunc(op: Op, target: Tensor, other: Any) -> bool:
     array, value, needs = target._array, other, target._requires_grad
     if isinstance(other, Tensor):
         value, needs = other._array, needs or other._requires_grad
-    if type(array) is not np.ndarray or type(value) not in _ARRAY_OR_NUMBER:
+    if type(array) is not ARRAY or type(value) not in _ARRAY_OR_NUMBER:
         return False
-    same = type(value) is not np.ndarray or value.dtype is array.dtype
+    same = type(value) is not ARRAY or value.dtype is array.dtype
     if not same or array.dtype not in _FLOATS or not array.flags.writeable:
         return False
     if (needs and mode.enabled) or current_tracer.get() is not None:
