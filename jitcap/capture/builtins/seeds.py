@@ -32,7 +32,7 @@ def _generator_manual_seed(s: Session, generator: Any, seed: int) -> Any:
 
 
 @handles(eager_random.fork_rng)
-def _fork_rng(s: Session, *args: Any, **kwargs: Any) -> Any:
+def _fork_rng(s: Session, /, *args: Any, **kwargs: Any) -> Any:
     given = tuple(map(s.known, args)), {name: s.known(x) for name, x in kwargs.items()}
     forked = eager_random.fork_rng(*given[0], **given[1]).generators
     found = tuple(s.outside.load(g, Fixed(g, "generator")) for g in forked)
