@@ -107,7 +107,24 @@ def drawn(h, x, w):
     return found, h
 
 
-ROLLED = [columns, backwards, from_the_end, every_other, what_comes_in, changed_behind_the_write,
+def at_a_place(h, x, w):
+    found, corner = zeros(5, STEPS, 3, 4), zeros(STEPS, 3, 4)
+    for t in range(STEPS):
+        h = (h @ w + x[:, t]).tanh()
+        found[-2, t] = h
+        corner[t, 1, :] = h[2]
+    return found, corner
+
+
+def numbers_of_a_matrix(h, x, w):
+    found = zeros(4, STEPS)
+    for t in range(STEPS):
+        h = (h @ w + x[:, t]).tanh()
+        found[1, t] = h.sum()
+    return found
+
+
+ROLLED = [at_a_place, numbers_of_a_matrix, columns, backwards, from_the_end, every_other, what_comes_in, changed_behind_the_write,
           with_numbers_and_lists, of_an_object, drawn]  # fmt: skip
 
 
@@ -194,7 +211,33 @@ def a_leaf(h, x, w):
     return found
 
 
-AS_THEY_STAND = [reads_the_row_before, reads_what_it_writes, reads_a_view, reads_all, two_rows,
+def at_no_place(h, x, w):
+    found = zeros(5, STEPS, 3, 4)
+    for t in range(STEPS):
+        h = (h @ w + x[:, t]).tanh()
+        found[5, t] = h
+    return found
+
+
+def the_diagonal(h, x, w):
+    found = zeros(STEPS, STEPS, 3, 4)
+    for t in range(STEPS):
+        h = (h @ w + x[:, t]).tanh()
+        found[t, t] = h
+    return found
+
+
+def with_another_mode(h, x, w):
+    found = zeros(STEPS, 3, 4)
+    with eager.no_grad():
+        for t in range(STEPS):
+            h = (h @ w + x[:, t]).tanh()
+            with eager.enable_grad():
+                found[t] = h @ w
+    return found
+
+
+AS_THEY_STAND = [with_another_mode, at_no_place, the_diagonal, reads_the_row_before, reads_what_it_writes, reads_a_view, reads_all, two_rows,
                  of_another_dtype, broadcast, now_and_then, out_of_range, a_leaf]  # fmt: skip
 
 

@@ -15,27 +15,38 @@ from eager.aval import Aval, same_aval
 from eager.ops.move import flip
 from eager.ops.pointwise import clone
 from eager.ops.view import movedim
-from eager.sym import SymNumber
+from eager.symint import known_lt
 from eager.tensor import Tensor
 from jitcap.capture.control.behind import Behind, NotRolled
 from jitcap.capture.control.steps import Numbers, dimension
 from jitcap.capture.sizes import out
+from jitcap.modes import Modes
 
 
 class Write(NamedTuple):
-    """`x[..., place, ...] = value`, with `dim` dimensions before the place."""
+    """`x[key] = value`, where `key[at]` is a number of the counter and the others are whole
+    dimensions, or places in them."""
 
     x: Tensor
-    dim: int
-    place: SymNumber
+    key: tuple[Any, ...]
+    at: int
     value: Tensor
+
+    def whole(self) -> tuple[int, ...]:
+        """Which dimensions of the tensor a row has."""
+        taken = {
+            dimension(self.key, i, self.x.ndim)
+            for i, k in enumerate(self.key)
+            if k is not Ellipsis and type(k) is not slice
+        }
+        return tuple(d for d in range(self.x.ndim) if d not in taken)
 
 
 class Written:
     """The writes of a step. `numbers`: those of the counter; `reachable`: what the program has."""
 
     def __init__(self, session: Any, numbers: Numbers, reachable: Iterable[Any]) -> None:
-        self.s, self.numbers = session, numbers
+        self.s, self.numbers, self.modes = session, numbers, Modes.now()
         self.known = Counter(
             id(x._array.storage) for x in reachable if isinstance(x, Tensor) and _is_traced(x)
         )
@@ -48,25 +59,32 @@ class Written:
         at = [i for i, k in enumerate(keys) if self.numbers.has(k)]
         if not at:
             return False
-        rest = (*keys[: at[0]], *keys[at[0] + 1 :])
-        if not all(k is Ellipsis or (type(k) is slice and k == slice(None)) for k in rest):
+        write = Write(x, keys, at[0], value)
+        if len(at) > 1 or not all(map(self._is_plain, keys)) or not isinstance(value, Tensor):
             raise NotRolled
-        dim = dimension(keys, at[0], x.ndim)
-        if not self._may_wait(x) or not isinstance(value, Tensor):
+        aval = x.aval
+        row = Aval(tuple(aval.shape[d] for d in write.whole()), aval.dtype, aval.device)
+        if not self._may_wait(x) or not same_aval(row, value.aval):
             raise NotRolled
-        row = Aval(tuple(n for d, n in enumerate(x.aval.shape) if d != dim), x.dtype, x.aval.device)
-        if not same_aval(row, value.aval):
-            raise NotRolled
-        self.numbers.range_in(keys[at[0]], x.shape[dim])
-        self.writes.append(Write(x, dim, keys[at[0]], clone(value)))  # which may be written later
+        for i, k in enumerate(keys):
+            size = aval.shape[dimension(keys, i, x.ndim)] if type(k) is int else None
+            if size is not None and not (known_lt(k, size) and known_lt(-size, k + 1)):
+                raise NotRolled
+        self.numbers.range_in(keys[at[0]], aval.shape[dimension(keys, at[0], x.ndim)])
+        self.writes.append(write._replace(value=clone(value)))  # which may be written later
         return True
+
+    def _is_plain(self, k: Any) -> bool:
+        whole = k is Ellipsis or (type(k) is slice and k == slice(None))
+        return whole or type(k) is int or self.numbers.has(k)
 
     def _may_wait(self, x: Tensor) -> bool:
         """Whether nobody but the program sees when it is written."""
         s, once = self.s, all(x is not w.x for w in self.writes)
         alone = self.known[id(x._array.storage)] == 1  # not a view, and none of it
         outside = s.outside.shadow(x) is not None or x._requires_grad
-        return once and alone and not outside and not s.ties.open and not s.ties.regions
+        always = not s.ties.open and not s.ties.regions and self.modes == Modes.now()
+        return once and alone and always and not outside
 
     def check(self, read: Iterable[Any], others: Iterable[Tensor]) -> None:
         """Raises NotRolled if the step reads what it writes. `read`: what its operations read;
@@ -79,11 +97,14 @@ class Written:
 
     def finish(self, behind: Behind) -> None:
         """Write the rows, behind the loop."""
-        for x, dim, place, value in self.writes:
+        for write in self.writes:
+            x, key, at, value = write
             rows = behind.whole(value)  # [step, ...]
-            low, high, step = self.numbers.range_in(place, x.shape[dim])
-            rows = movedim(flip(rows, 0) if step < 0 else rows, 0, dim)
-            x[(*(slice(None),) * dim, slice(low, high + 1, abs(step)))] = rows
+            dim = dimension(key, at, x.ndim)
+            low, high, step = self.numbers.range_in(key[at], x.shape[dim])
+            before = sum(d < dim for d in write.whole())
+            rows = movedim(flip(rows, 0) if step < 0 else rows, 0, before)
+            x[(*key[:at], slice(low, high + 1, abs(step)), *key[at + 1 :])] = rows
             if type(behind.length) is int:
                 x._storage.version += behind.length - 1
             else:  # what only a run knows: in the place of the one write
