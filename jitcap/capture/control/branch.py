@@ -240,14 +240,12 @@ class _Branch:
         for k, start in enumerate(self.starts):
             try:
                 self.ways.append(self._interpret(start))
-            except Aliased:
+            except (Aliased, Unsayable):
                 raise
             except (Break, DataDependent, UnknownValue) as why:
                 what = why.what if isinstance(why, Break) else str(why)
                 inmost = what.rpartition(_ONE_WAY)[2].removeprefix(f"{_BOOL}: ")
                 raise Unsayable(_ONE_WAY + inmost) from why  # of several branches, the last
-            except Unsayable:
-                raise
             except (Exception, GeneratorExit) as error:  # noqa: BLE001 - the program's: see `_only`
                 self._restore_frame()
                 what = f"a {type(error).__name__} is raised"
