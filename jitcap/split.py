@@ -8,6 +8,7 @@ finds the segments of the first.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -144,12 +145,12 @@ class Splitter:
         full = self._state.full
         self._state.depth, self._state.full = depth + 1, False
         vm = Interpreter(ConcreteWorld(frame, self.call, self._splits), OPCODES)
-        vm.passthrough, vm.catches = (), (BaseException,)
+        vm.passthrough, vm.catches, vm.outer = (), (BaseException,), sys.exception()
         vm.frames.append(frame)
         try:
             return self._run(vm, frame)
         finally:
-            vm.passing = None  # what is raised holds these frames: no cycle, as in `unwind`
+            vm.passing = vm.outer = None  # they may hold these frames: no cycle, as in `unwind`
             self._state.depth, self._state.full = depth, full
 
     def _run(self, vm: Interpreter, frame: Frame) -> Any:

@@ -178,6 +178,7 @@ class Interpreter:
         self.opcodes = opcodes
         self.frames: list[Frame] = []
         self.passing: BaseException | None = None  # on its way out of frames
+        self.outer: BaseException | None = None  # that the caller of these frames is handling
         self.over = False  # whether nothing is executed any more
         self.dropped: Break | None = None  # what went wrong when a generator was dropped
         self.generators: weakref.WeakSet[Generator] = weakref.WeakSet()
@@ -247,7 +248,7 @@ class Interpreter:
     def handled(self) -> BaseException | None:
         """The exception that the program is handling."""
         frames = reversed(self.frames)
-        return next((f.handled[-1] for f in frames if f.handled[-1] is not None), None)
+        return next((f.handled[-1] for f in frames if f.handled[-1] is not None), self.outer)
 
     def _chain(self, error: BaseException) -> None:
         """An exception that is raised while another is handled has that as its context; as in

@@ -309,6 +309,23 @@ def bare_raise_in_a_helper():
 
 
 @case("exceptions")
+def bare_raise_in_a_helper_that_is_split():
+    def again(deep):
+        graph_break()
+        if deep:
+            again(deep - 1)
+        raise  # noqa: PLE0704
+
+    def step(x, n):
+        try:
+            [][n]
+        except IndexError:
+            again(n)
+
+    return caught(step, [0, 1])
+
+
+@case("exceptions")
 def sys_exception_inside_and_outside_handlers():
     def step(x, n):
         before = sys.exc_info()[0]
