@@ -13,6 +13,7 @@ import types
 import typing
 
 import eager
+from jitcap import graph_break
 
 from .harness import case
 from .scene import nothing, rows, scene
@@ -411,3 +412,62 @@ def metaclasses_are_called_by_what_is_no_function():
         return [cls(a=1) for cls in made], table(a=x)
 
     return scene(step, nothing)
+
+
+class Counted:
+    """An iterator that says what it is asked for."""
+
+    def __init__(self, log, n, split=False):
+        self.log, self.n, self.split = log, n, split
+
+    def __iter__(self):
+        self.log.append("iter")
+        return self
+
+    def __next__(self):
+        if self.split:
+            graph_break()
+        if self.n <= 0:
+            raise StopIteration
+        self.n -= 1
+        return float(self.n)
+
+    def __length_hint__(self):
+        self.log.append("hint")
+        return self.n
+
+
+@case("own ways")
+def an_iterator_is_unpacked_in_one_step():
+    log = []
+
+    def step(x):
+        first, *rest = Counted(log, 3, split=True)
+        log.append("---")
+        a, b = Counted(log, 2, split=True)
+        log.append("---")
+        return x * a, b, first, rest, {*Counted(log, 3, split=True)}
+
+    return scene(step, nothing, observe=lambda: list(log))
+
+
+@case("own ways")
+def an_iterator_is_asked_for_one_in_its_turn():
+    log = []
+
+    def step(x):
+        log.append(sum(Counted(log, 3)))
+        made = itertools.chain([1.0], Counted(log, 2), Counted(log, 1))
+        log.append([next(made), next(made), type(made) is itertools.chain])
+        log.append(list(made))
+        made = itertools.chain.from_iterable(Counted(log, n) for n in (2, 1))
+        log.append(next(made))
+        log.append(list(made))
+        one, two = itertools.tee(Counted(log, 2))
+        log.append([*one, *two])
+        found = collections.deque([1.0])
+        found.extend(Counted(log, 2))
+        log.append(list(found))
+        return x * len(log)
+
+    return scene(step, nothing, observe=lambda: list(log))

@@ -55,6 +55,7 @@ from jitcap.capture.kinds.base import (
     parts_of,
 )
 from jitcap.capture.kinds.classes import Super
+from jitcap.capture.kinds.constants import runs_python
 from jitcap.capture.kinds.counted import SizedIterator, SizedRange, range_of
 from jitcap.capture.kinds.iterators import InterpretedIterator, Lazy, ReversedIterator
 from jitcap.capture.kinds.objects import (
@@ -195,6 +196,21 @@ def _written(s: Session, builtin: Any, /, *args: Any, **kwargs: Any) -> Any:
     return Lazy(builtin, lambda: s.next(made))
 
 
+@handles(itertools.chain)
+def _chain(s: Session, /, *iterables: Any) -> Any:
+    """Each is asked for an iterator when its turn comes."""
+    if any(runs_python(s, each) for each in iterables):
+        return _chained(s, itertools.chain, iterables)
+    return s.native(itertools.chain, iterables, {})
+
+
+@handles((type, "from_iterable"))
+def _chained(s: Session, cls: type, iterables: Any, /) -> Lazy:
+    made = s.call(polyfills.chained, (iterables,), {})
+    s.next(made)
+    return Lazy(cls, lambda: s.next(made))
+
+
 HANDLERS[len] = Session.length
 
 
@@ -287,7 +303,8 @@ def _map(s: Session, fn: Any, *iterables: Any) -> Lazy:
 def _tee(s: Session, iterable: Any, n: Any = 2, /) -> tuple[Any, ...]:
     """Each has what the others have had before it."""
     count = len(itertools.tee((), s.known(n)))
-    iterator, waiting = s.iter(iterable), [collections.deque[Any]() for _ in range(count)]
+    iterator = s.iter(_iter(s, iterable))  # the iterator is asked for one, too
+    waiting = [collections.deque[Any]() for _ in range(count)]
 
     def step(own: collections.deque[Any]) -> Any:
         if not own:

@@ -39,7 +39,7 @@ def sum_(iterable: Iterable[Any], /, start: Any = 0) -> Any:
     for cls, shown in ((str, "strings [use ''"), (bytes, "bytes [use b''")):
         if isinstance(start, cls):
             raise TypeError(f"sum() can't sum {shown}.join(seq) instead]")
-    total, rest = start, iter(iterable)
+    total, rest = start, _each(iter(iterable))
     if type(total) in _NUMBERS:
         numbers: list[Any] = []
         for value in rest:
@@ -123,6 +123,13 @@ def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
     for value, selected in pairs:
         if selected:
             yield value
+
+
+def chained(iterables: Iterable[Iterable[Any]]) -> Iterator[Any]:
+    outer = _each(iter(iterables))
+    yield
+    for inner in outer:
+        yield from _each(iter(inner))
 
 
 def groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) -> Iterator[Any]:

@@ -79,8 +79,8 @@ _TOLD_APART: Final = ("__hash__", "__eq__")
 _FILLED_LATER: Final = (list, dict, set, collections.deque)  # by `__init__` alone
 # Of each that runs through its first arguments later, how many; the others are numbers.
 _RUN_THROUGH: Final[dict[type, int]] = {
-    **dict.fromkeys(_ITERTOOLS - {itertools.count}, 1),
-    **dict.fromkeys((zip, itertools.chain, itertools.product, itertools.zip_longest), sys.maxsize),
+    **dict.fromkeys(_ITERTOOLS - {itertools.chain, itertools.count}, 1),
+    **dict.fromkeys((zip, itertools.product, itertools.zip_longest), sys.maxsize),
     enumerate: 1, itertools.repeat: 0,
 }  # fmt: skip
 _POOLS: Final = frozenset({  # these run through them at once

@@ -386,7 +386,8 @@ class ListKind(SequenceKind, MeasuredKind):
         if fn.__name__ == "__setitem__" and len(args) == 2 and not kwargs:
             return self.setitem(s, owner, *args)
         if fn.__name__ == "extend" and len(args) == 1:
-            return fn(s.list_of(args[0]), **kwargs)
+            given = s.list_of(args[0]) if isinstance(owner, list) else list(s.iter(args[0]))
+            return fn(given, **kwargs)  # a deque asks for no length
         return super().invoke(s, owner, fn, args, kwargs)
 
 

@@ -87,7 +87,7 @@ def list_extend(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("SET_UPDATE")
 def set_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    values = list(vm.world.iter(frame.pop()))
+    values = list(_left(vm.world.iter(frame.pop())))
     vm.world.hashing(values)
     _container(vm, frame, ins).update(values)
 
@@ -156,9 +156,16 @@ def _unpacked(vm: Interpreter, value: Any) -> Any:
     return vm.world.iter(value)
 
 
+def _left(iterator: Any) -> Iterator[Any]:
+    """What an iterator still gives. It is asked for no iterator again."""
+    with suppress(StopIteration):
+        while True:
+            yield next(iterator)
+
+
 @opcode("UNPACK_SEQUENCE")
 def unpack_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    values = list(islice(_unpacked(vm, frame.pop()), ins.arg + 1))
+    values = list(islice(_left(_unpacked(vm, frame.pop())), ins.arg + 1))
     if len(values) < ins.arg:
         raise ValueError(f"not enough values to unpack (expected {ins.arg}, got {len(values)})")
     if len(values) > ins.arg:
@@ -170,7 +177,7 @@ def unpack_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 def unpack_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     before, after = ins.arg & 0xFF, ins.arg >> 8
     iterator = _unpacked(vm, frame.pop())
-    values = list(islice(iterator, before))
+    values = list(islice(_left(iterator), before))
     if len(values) == before:
         values += vm.world.list_of(iterator)  # which asks it for a length
     if len(values) < before + after:
