@@ -7,10 +7,11 @@ What an operation means is its values' kind's to say (`jitcap.capture.kinds`).
 
 from __future__ import annotations
 
+import collections
 import functools
 import re
 from collections.abc import Callable
-from types import CellType, FunctionType, MethodType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType
 from typing import Any, Final
 
 from eager.sym import SymNumber
@@ -39,7 +40,12 @@ from jitcap.capture.kinds.classes import (
     super_get,
 )
 from jitcap.capture.kinds.constants import Opaque
-from jitcap.capture.kinds.iterators import ReversedIterator, asked_for_length, driven
+from jitcap.capture.kinds.iterators import (
+    Iteration,
+    ReversedIterator,
+    asked_for_length,
+    driven,
+)
 from jitcap.capture.kinds.tensors import replaced_member
 from jitcap.capture.kinds.text import Deferred, joined, snapshot
 from jitcap.capture.located import caught
@@ -64,6 +70,7 @@ from jitcap.tracer import DataDependent
 
 _CELLS: Final[Any] = base.KINDS[CellType]
 DEEPEST: Final = 150  # frames
+_KEEPS: Final = (list, tuple, collections.deque)  # what an iterator gives, and ask it nothing
 # Methods of containers that look at the elements; those whose first argument is a place.
 _LOOKING: Final = frozenset(
     "index count remove sort indices __contains__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ "
@@ -290,9 +297,12 @@ class Session(base.Session):
         return self._natively(fn, given, named, stores)
 
     def _natively(self, fn: Any, given: Args, named: Kwargs, stores: bool) -> Any:
-        if not stores and fn not in STORES and any(map(_may_lend, (*given, *named.values()))):
-            text = fn is ascii or isinstance(getattr(fn, "__self__", None), str)
-            return lent.natively(self, fn, given, named, text=text)
+        if not stores and fn not in STORES:
+            if type(fn) in (type, BuiltinFunctionType) and fn not in _KEEPS:
+                given = tuple(_looked_at(self, a) for a in given)
+            if any(map(_may_lend, (*given, *named.values()))):
+                text = fn is ascii or isinstance(getattr(fn, "__self__", None), str)
+                return lent.natively(self, fn, given, named, text=text)
         return _itself(fn(*given, **named))
 
     def _native_method(self, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -415,6 +425,12 @@ def _stored(s: Session, value: Any) -> Any:
     return _itself(_given(s, value))
 
 
+def _looked_at(s: Session, value: Any) -> Any:
+    """An iterator for native code that asks what it gives."""
+    drives = hasattr(type(value), "__next__") and not kind_of(value).python
+    return Iteration(s, value) if drives else value
+
+
 def _itself(value: Any) -> Any:
     return value._fn if type(value) is lent.Reentry else value
 
@@ -422,4 +438,4 @@ def _itself(value: Any) -> Any:
 def _may_lend(value: Any) -> bool:
     """Whether it or a part of it can be an instance."""
     kind = kind_of(value)
-    return kind.python or kind.contains_values or type(value) is slice
+    return kind.python or kind.contains_values or type(value) in (slice, Iteration)

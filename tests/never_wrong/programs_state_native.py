@@ -1,10 +1,14 @@
 """Native code that asks the user's objects: sorts, searches, texts, operators, conversions."""
 
 import bisect
+import collections
 import dataclasses
 import functools
 import heapq
+import math
 import operator
+
+import numpy as np
 
 import eager
 from jitcap import graph_break
@@ -418,3 +422,124 @@ def a_bound_method_of_an_object_made_inside():
         return kept
 
     return over(step, [1, 2, 3], observe)
+
+
+def answering():
+    """A log, and classes of objects that write into it what native code asks them."""
+    log = []
+
+    class Answers:
+        """An object that says what native code asks it."""
+
+        def __init__(self, value):
+            self.value = value
+
+        def __float__(self):
+            log.append("float")
+            return float(self.value)
+
+        def __index__(self):
+            log.append("index")
+            return self.value
+
+        def __eq__(self, other):
+            log.append("eq")
+            return self.value == getattr(other, "value", other)
+
+        def __hash__(self):
+            log.append("hash")
+            return hash(self.value)
+
+        def __mul__(self, other):
+            log.append("mul")
+            return Answers(self.value * other.value)
+
+        def __rmul__(self, other):
+            log.append("rmul")
+            return Answers(self.value * other)
+
+    class Pair:
+        """What is a pair by its iterator."""
+
+        def __init__(self, *parts):
+            self.parts = parts
+
+        def __iter__(self):
+            log.append("iter")
+            return iter(self.parts)
+
+    return log, Answers, Pair
+
+
+def _from_an_iterator(*uses):
+    """Native code runs through an iterator over objects from outside, and of the function's own."""
+    log, Answers, _ = answering()
+    held = [Answers(n) for n in (3, 1)]
+
+    def step(x):
+        out = []
+        for use in uses:
+            out.append(use(v for v in held))
+            out.append(use(map(lambda n: Answers(n), (2, 5))))
+            out.append(use(iter([Answers(4)])))
+            log.append("---")
+        return x * len(log), out
+
+    return scene(step, nothing, lambda: setattr(held[0], "value", 7), observe=lambda: list(log))
+
+
+@case("native")
+def numbers_are_taken_from_an_iterator_over_objects():
+    return _from_an_iterator(
+        math.fsum, lambda given: math.prod(given).value, lambda given: np.fromiter(given, float)
+    )
+
+
+@case("native")
+def bytes_are_taken_from_an_iterator_over_objects():
+    return _from_an_iterator(bytes, bytearray)
+
+
+@case("native")
+def an_iterator_over_objects_is_searched():
+    return _from_an_iterator(lambda given: operator.countOf(given, 1))
+
+
+@case("native")
+def pairs_are_taken_from_an_iterator_over_objects():
+    log, _, Pair = answering()
+    held = [Pair("a", 1), Pair("b", 2)]
+
+    def step(x):
+        made = collections.defaultdict(int, (pair for pair in held))
+        more = collections.defaultdict(list, map(lambda n: Pair(n, x), "cd"))
+        return made, more, made["z"], more["z"], collections.defaultdict(int, held, k=1)
+
+    return scene(step, nothing, observe=lambda: list(log))
+
+
+@case("native")
+def a_dictionary_takes_pairs_from_a_list_of_objects():
+    log, _, Pair = answering()
+    held = [Pair("a", 1), Pair("b", 2)]
+
+    def step(x):
+        made = {"a": 0}
+        made.update(held)
+        return x * len(made), made
+
+    return scene(step, nothing, observe=lambda: list(log))
+
+
+@case("native")
+def a_set_takes_the_members_of_a_list_from_outside():
+    log, Answers, _ = answering()
+    held = [Answers(n) for n in (3, 1)]
+
+    def step(x):
+        found = {1}
+        found.update(held)
+        log.append("---")
+        return x * len(found), len({2}.union(held)), {5}.isdisjoint(held)
+
+    return scene(step, nothing, observe=lambda: list(log))

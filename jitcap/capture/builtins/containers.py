@@ -1,4 +1,4 @@
-"""Capture: dictionaries made by a call. `dict`, `OrderedDict` -> handler(session, ...).
+"""Capture: dictionaries made by a call. `dict`, `defaultdict` -> handler(session, ...).
 
 Registered beside those of `objects.py`, for the same table. Native code would be lent the
 instances among the values, which it only stores.
@@ -32,3 +32,10 @@ def _ordered(s: Session, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) > 1:
         return collections.OrderedDict(*args)  # raises, in this version's words
     return collections.OrderedDict(_dict(s, *args, **kwargs))
+
+
+@handles(collections.defaultdict)
+def _with_default(s: Session, /, *args: Any, **kwargs: Any) -> Any:
+    made = s.native(collections.defaultdict, args[:1], {})
+    made.update(_dict(s, *args[1:], **kwargs))
+    return made

@@ -158,7 +158,13 @@ class NativeKind(Kind):
             if fn.__name__ in _TAKES_ITERABLES:
                 args = tuple(list(a) if hasattr(type(a), "__next__") else a for a in args)
             for arg in args:
-                s.hashing(arg if type(arg) in (set, frozenset, list, tuple) else (arg,))
+                listed = type(arg) in (set, frozenset, list, tuple)
+                if listed:
+                    s.settle(arg)
+                s.hashing(arg if listed else (arg,))
+                pairs = arg if listed and isinstance(owner, dict) else ()
+                if fn.__name__ in _TAKES_ITERABLES and any(runs_python(s, p) for p in pairs):
+                    raise Break("opaque object", f"{fn.__name__}() takes an instance for a pair")
         return s.native(fn, args, kwargs)
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
