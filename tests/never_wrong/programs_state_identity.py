@@ -85,6 +85,18 @@ def ids_are_sorted():
     return scene(step, lambda: boxes.reverse())
 
 
+@case("identity")
+def objects_are_ordered_by_where_they_are():
+    boxes = [Box() for _ in range(6)]
+
+    def step(x):
+        found = sorted(boxes, key=id), max(boxes, key=id), sorted(boxes, key=repr)[0]
+        boxes.sort(key=hash)
+        return x, found, list(boxes)
+
+    return scene(step, lambda: boxes.reverse(), lambda: boxes.reverse(), observe=lambda: boxes)
+
+
 # ---- sets of callable objects
 
 

@@ -221,11 +221,19 @@ class MethodKind(NativeKind):
         return s.call(fn.__func__, (fn.__self__, *args), kwargs)
 
 
+_PLACES: Final = (id, hash, repr, ascii)
+
+
 @of(BuiltinFunctionType, MethodWrapperType)
 class BuiltinKind(FixedKind):
     """A function written in C, alone or bound to an object."""
 
     constant = False
+
+    def to_native(self, s: Session, value: Any) -> Any:
+        """What tells objects apart by where they are asks the interpreter: a twin is elsewhere."""
+        self.settle(s, value, 0)
+        return s.reentry(value) if any(value is fn for fn in _PLACES) else value
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         """A builtin function is fixed; a bound method of a builtin type is bound to the twin."""
