@@ -39,7 +39,7 @@ from jitcap.capture.kinds.classes import (
     guarded_mro,
     super_get,
 )
-from jitcap.capture.kinds.constants import Opaque
+from jitcap.capture.kinds.constants import VIEWS, Opaque
 from jitcap.capture.kinds.iterators import (
     Iteration,
     ReversedIterator,
@@ -426,7 +426,9 @@ def _stored(s: Session, value: Any) -> Any:
 
 
 def _looked_at(s: Session, value: Any) -> Any:
-    """An iterator for native code that asks what it gives."""
+    """An iterator, or a view of a dictionary, for native code that asks what it gives."""
+    if type(value) in VIEWS:
+        value = iter(value)
     drives = hasattr(type(value), "__next__") and not kind_of(value).python
     return Iteration(s, value) if drives else value
 

@@ -482,6 +482,7 @@ def _from_an_iterator(*uses):
             out.append(use(v for v in held))
             out.append(use(map(lambda n: Answers(n), (2, 5))))
             out.append(use(iter([Answers(4)])))
+            out.append(use({"a": Answers(2)}.values()))
             log.append("---")
         return x * len(log), out
 
@@ -540,6 +541,7 @@ def a_set_takes_the_members_of_a_list_from_outside():
         found = {1}
         found.update(held)
         log.append("---")
+        found.update({"a": Answers(6)}.values())
         return x * len(found), len({2}.union(held)), {5}.isdisjoint(held)
 
     return scene(step, nothing, observe=lambda: list(log))

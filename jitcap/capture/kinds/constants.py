@@ -66,6 +66,7 @@ _RUNS_THROUGH: Final = (
 )  # fmt: skip
 GENERATORS: Final = (random.Random, np.random.RandomState, np.random.Generator)
 _VALUES_VIEW: Final[type] = type({}.values())
+VIEWS: Final[tuple[type, ...]] = (type({}.keys()), _VALUES_VIEW, type({}.items()))
 
 
 def _place(s: Session, key: Any) -> Any:
@@ -156,7 +157,8 @@ class NativeKind(Kind):
             args = driven(s, type(owner), args)
         if isinstance(owner, set | frozenset | dict):
             if fn.__name__ in _TAKES_ITERABLES:
-                args = tuple(list(a) if hasattr(type(a), "__next__") else a for a in args)
+                given = (type(a) in VIEWS or hasattr(type(a), "__next__") for a in args)
+                args = tuple(list(a) if runs else a for a, runs in zip(args, given, strict=True))
             for arg in args:
                 listed = type(arg) in (set, frozenset, list, tuple)
                 if listed:
