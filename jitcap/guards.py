@@ -433,19 +433,19 @@ def absence(key: str, table: str, by: Any, names: Names) -> str:
 
 
 def short(value: Any) -> str:
-    """A value in an error message: its repr when that is short and safe, else its type."""
-    if isinstance(value, enum.Enum):
-        return f"{type(value).__qualname__}.{value._name_}"
-    if _is_short(value) or (
-        type(value) in (list, tuple, set, frozenset) and all(map(_is_short, value))
-    ):
+    """A value in an error message: its repr when that is short and safe, else its type. It is not
+    asked for its `__class__`: the program would see it."""
+    cls = type(value)
+    if issubclass(cls, enum.Enum):
+        return f"{cls.__qualname__}.{value._name_}"
+    if _is_short(value) or (cls in (list, tuple, set, frozenset) and all(map(_is_short, value))):
         text = repr(value)
         return text if len(text) <= 60 else text[:57] + "..."
-    if isinstance(value, FunctionType | type):
+    if issubclass(cls, FunctionType | type):
         return f"{value.__module__}.{value.__qualname__}"
-    if isinstance(value, range | slice | complex | re.Pattern):
+    if issubclass(cls, range | slice | complex | re.Pattern):
         return repr(value)
-    return f"a {type(value).__qualname__}"
+    return f"a {cls.__qualname__}"
 
 
 def _is_short(value: Any) -> bool:

@@ -3,6 +3,7 @@
 import operator
 
 import eager
+from jitcap import graph_break
 
 from .harness import Call, Program, after, case, over, vector
 
@@ -416,6 +417,17 @@ def watched_arguments_are_passed_on():
 
     def step(x, w, *more, key=None):
         return inner(x, w), w is key, len(more)
+
+    x, w = vector(), Watching()
+    return watching(step, (x, w), (x, w, w), Call((x, w), {"key": w}), (x, Watching(), [w]))
+
+
+@case("protocols")
+def watched_arguments_are_told_apart_after_a_split():
+    def step(x, w, *more, key=None):
+        x = x * 2
+        graph_break()
+        return x, w is key, len(more)
 
     x, w = vector(), Watching()
     return watching(step, (x, w), (x, w, w), Call((x, w), {"key": w}), (x, Watching(), [w]))
