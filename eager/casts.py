@@ -34,7 +34,7 @@ _ON_GPUS: Final[dict[Policy, str]] = {
     "square prod softmax log_softmax cumprod cumsum sum norm logsumexp renorm",
     "lower": "addmv addr einsum mv",
     "given": "trace",
-    "widest": "dot index_put scatter_add tensordot vdot",
+    "widest": "cross dot index_put scatter_add tensordot vdot",
 }
 ON_GPUS: Final[dict[str, Policy]] = {
     name: policy for policy, names in _ON_GPUS.items() for name in names.split()

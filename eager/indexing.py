@@ -278,9 +278,9 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if isinstance(mask, Tensor) and mask.dtype is dt.bool_ and _one_value(value):
         write_(self, _filled(self, _beside(mask, self), value))
         return
+    source = _as_tensor(value, self)
     items = _normalise(self, index)
     view, picks = _view_part(self, items)
-    source = _as_tensor(value, self)
     if not picks:
         while source.ndim > view.ndim and source.shape[0] == 1:  # leading ones may be dropped
             source = select(source, 0, 0)
@@ -330,12 +330,12 @@ def _filled(x: Tensor, mask: Tensor, value: Any) -> Tensor:
 def _as_tensor(value: Any, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value
-    if isinstance(value, (bool, int, float, complex, SymNumber, SymInt, np.generic)):
+    if isinstance(value, (bool, int, float, complex, SymNumber, SymInt, np.integer)):
         value = value.item() if isinstance(value, np.generic) else value
         return apply(REGISTRY["full"], _stored(value, like.dtype), shape=(), dtype=like.dtype)
-    if not isinstance(value, (list, tuple, np.ndarray)):
-        raise TypeError(f"can't assign a {type(value).__name__} to a {like.type()}")
-    return _beside(wrap(np.array(value, dtype=like.dtype.np)), like)
+    kind = type(value)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    raise TypeError(f"can't assign a {name} to a {like.type()}")
 
 
 def _stored(value: Any, dtype: DType) -> Any:

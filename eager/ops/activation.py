@@ -22,6 +22,7 @@ from eager.ops.pointwise import Vjp, not_for, where
 from eager.registry import F, in_place, overwrite, public
 from eager.tensor import Tensor
 
+_OF_COMPLEX = frozenset({"silu", "softsign", "tanhshrink"})
 _wide = s.both(s.on(-3.1, 3.3), s.on(-4.57, 4.31))
 
 
@@ -31,6 +32,7 @@ def functional(
     """An activation `name(input, inplace=False)` known as `torch.nn.functional.<name>`. `ints`
     says what it makes of ints: ints ("promote"), floats ("float"), or an error ("")."""
     refused = {"": (dt.BOOL, dt.INT), "promote": (dt.BOOL,), "float": ()}[ints]
+    refused = refused if name in _OF_COMPLEX else (*refused, dt.COMPLEX)
     op = Pointwise(
         name, ("x",), vjp, body=body, result=ints or "promote", refuses=not_for(name, *refused)
     )
@@ -87,21 +89,21 @@ LEAKY_RELU = Pointwise(
     ("x", "slope"),
     lambda g, x, slope: (where(x > 0, g, g * slope), None),
     body=lambda m, x, slope: m.where(x > 0, x, x * slope),
-    refuses=not_for("leaky_relu", dt.BOOL, dt.INT),
+    refuses=not_for("leaky_relu", dt.BOOL, dt.INT, dt.COMPLEX),
 )
 HARDTANH = Pointwise(
     "hardtanh",
     ("x", "lo", "hi"),
     lambda g, x, lo, hi: (where((x > lo) & (x < hi), g, 0.0), None, None),
     body=lambda m, x, lo, hi: m.min(m.max(x, lo), hi),
-    refuses=not_for("hardtanh", dt.BOOL),
+    refuses=not_for("hardtanh", dt.BOOL, dt.COMPLEX),
 )
 THRESHOLD = Pointwise(
     "threshold",
     ("x", "limit", "value"),
     lambda g, x, limit: (where(x <= limit, 0.0, g), None, None),
     body=lambda m, x, limit, value: m.where(x <= limit, value, x),  # NaN stays
-    refuses=not_for("threshold", dt.BOOL),
+    refuses=not_for("threshold", dt.BOOL, dt.COMPLEX),
 )
 
 
@@ -175,14 +177,14 @@ ELU = Pointwise(
         None,
     ),
     body=lambda m, x, alpha, scale: scale * m.where(x > 0, x, alpha * m.expm1(m.min(x, 0.0))),
-    refuses=not_for("elu", dt.BOOL, dt.INT),
+    refuses=not_for("elu", dt.BOOL, dt.INT, dt.COMPLEX),
 )
 CELU = Pointwise(
     "celu",
     ("x", "alpha"),
     lambda g, x, alpha: (where(x > 0, g, g * (where(x > 0, 0.0, x) / alpha).exp()), None),
     body=lambda m, x, alpha: m.where(x > 0, x, alpha * m.expm1(m.min(x, 0.0) / alpha)),
-    refuses=not_for("celu", dt.BOOL, dt.INT),
+    refuses=not_for("celu", dt.BOOL, dt.INT, dt.COMPLEX),
 )
 SOFTPLUS = Pointwise(
     "softplus",
@@ -191,7 +193,7 @@ SOFTPLUS = Pointwise(
     body=lambda m, x, beta, limit: m.where(
         x * beta > limit, x, m.log1p(m.exp(m.min(x * beta, limit))) / beta
     ),
-    refuses=not_for("softplus", dt.BOOL, dt.INT),
+    refuses=not_for("softplus", dt.BOOL, dt.INT, dt.COMPLEX),
 )
 
 
@@ -285,14 +287,14 @@ GELU = Pointwise(
     ("x",),
     lambda g, x: (g * (0.5 * (1 + (x * _SQRT_HALF).erf()) + x * ((-0.5 * (x * x)).exp() * _PDF)),),
     body=lambda m, x: 0.5 * x * (1.0 + m.erf(x * _SQRT_HALF)),
-    refuses=not_for("gelu", dt.BOOL, dt.INT),
+    refuses=not_for("gelu", dt.BOOL, dt.INT, dt.COMPLEX),
 )
 GELU_TANH = Pointwise(
     "gelu_tanh",
     ("x",),
     lambda g, x: (_gelu_tanh_grad(g, x),),
     body=lambda m, x: 0.5 * x * (1.0 + m.tanh(_TANH_A * (x + _TANH_B * (x * x * x)))),
-    refuses=not_for("gelu", dt.BOOL, dt.INT),
+    refuses=not_for("gelu", dt.BOOL, dt.INT, dt.COMPLEX),
 )
 
 
@@ -332,5 +334,5 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 @_f("hardshrink", 0.3)
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x outside [-lambd, lambd], 0 inside; NaN stays."""
-    not_for("hardshrink", dt.BOOL, dt.INT)([input.aval])
+    not_for("hardshrink", dt.BOOL, dt.INT, dt.COMPLEX)([input.aval])
     return where(input.abs() <= lambd, 0.0, input)

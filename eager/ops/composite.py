@@ -451,6 +451,8 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         dim = next((d for d, n in enumerate(input.shape) if n == 3), None)
     if dim is None or input.shape[dim] != 3 or other.shape[dim] != 3:
         raise RuntimeError("cross(): inputs need a dimension of size 3")
+    if input.dtype is not other.dtype:
+        raise RuntimeError(f"expected scalar type {input.dtype} but found {other.dtype}")
     a, b = input.unbind(dim), other.unbind(dim)
     parts = [a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)]
     return stack(parts, dim)

@@ -403,7 +403,14 @@ def _triple() -> Any:
 
 @public(inplace=True, samples=lambda: [s.call(*_triple()), s.call(*_triple()[:2], 0.3)])
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
-    """input + weight * (end - input)."""
+    """input + weight * (end - input), of tensors of one dtype (RuntimeError); a weight that is a
+    0-d tensor may have another."""
+    one = not isinstance(weight, Tensor) or not weight.ndim
+    for name, x in (("end", end),) if one else (("end", end), ("weight", weight)):
+        if x.dtype is not input.dtype:
+            raise RuntimeError(f"expected dtype {input.dtype} for `{name}` but got dtype {x.dtype}")
+    if not (one and isinstance(weight, Tensor)):
+        not_for("lerp", dt.BOOL, dt.INT)([input.aval])
     return apply(LERP, input, end, weight)
 
 

@@ -254,6 +254,11 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     if index.dtype.category != dt.INT:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
     d = norm_dim(dim, input.ndim, "index_fill")
+    complex_value = value.dtype.is_complex if isinstance(value, Tensor) else type(value) is complex
+    if complex_value and not input.dtype.is_complex:
+        raise RuntimeError(
+            "index_fill_(): Converting complex Scalar to non-complex type is not supported"
+        )
     if not isinstance(value, Tensor):
         full = Tensor._full(value, Aval((), input.dtype, str(input.device)))
         return _put_slices(input, d, index, full)

@@ -39,7 +39,7 @@ def _ufunc(name: str) -> Any:
 
 
 def not_for(name: str, *kinds: int) -> Callable[[Sequence[Aval]], str]:
-    """`refuses` of an op whose first operand is of none of these kinds: `dt.BOOL`, `dt.INT`."""
+    """`refuses` of an op whose first operand is of none of these kinds: `dt.BOOL`, ..."""
 
     def refuses(operands: Sequence[Aval]) -> str:
         kind = operands[0].dtype
@@ -541,9 +541,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
             "masked_fill only supports a 0-dimensional value tensor, but got tensor with "
             f"{value.ndim} dimension(s)."
         )
-    kind = value.dtype.is_complex if isinstance(value, Tensor) else type(value) is complex
-    if kind and not input.dtype.is_complex:
-        raise RuntimeError(f"value cannot be converted to type {input.dtype} without overflow")
+    if isinstance(value, Tensor) and value.dtype.is_complex and not input.dtype.is_complex:
+        value = value.item()  # a real number, or it is refused
     out = apply(WHERE, mask, dt.stored(value, input.dtype), input)
     return out if out.dtype is input.dtype else out.to(input.dtype)
 
@@ -577,6 +576,7 @@ def _clamps() -> list[Sample]:
 @public(inplace=True, alias=("clip",), samples=_clamps)
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Limited to [min, max]; NaN stays. The gradient passes at the limits themselves."""
+    of_ordered("clamp")([x.aval for x in (input, min, max) if isinstance(x, Tensor)])
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     min, max = _beside(min, input), _beside(max, input)

@@ -33,10 +33,10 @@ def indexed(x):
     y[eager.tensor([False, True, False])] = 7.0
     y[eager.tensor([1]), 0] = eager.tensor(9.0)
     y[1:2] = eager.ones(1, 4) * y[1:2].cpu()
-    y[[1]] = [1.0, 2, 3, 4]
-    y[eager.tensor([True, False, False])] = np.arange(4.0)
-    y[:, 3] = [5.0, 6, 7]
-    y[0, [1, 2]] = [8, 9]
+    y[[1]] = eager.tensor([1.0, 2, 3, 4]).to(x.device)
+    y[eager.tensor([True, False, False])] = eager.arange(4.0).to(x.device)
+    y[:, 3] = eager.tensor([5.0, 6, 7]).to(x.device)
+    y[0, [1, 2]] = eager.tensor([8.0, 9.0]).to(x.device)
     return (
         x[[0, 2]], x[np.array([1, 0])], x[eager.tensor([2, -1])], x[[0, 1], [1, 2]],
         x[:, range(2)], x[eager.tensor([True, False, True])], y,

@@ -33,6 +33,42 @@ x[0] = None
 x[x > 0] = None
 x[0] = 1j
 x[0] = 3 + 0j; x
+x[0:2] = [2, 1]
+x[..., 0] = (1, 2)
+x[x > 3] = [1.0]
+x[[0]] = [p[0], p[1]]
+x[0] = np.zeros(5)
+x[0] = np.array(3)
+x[0, 0] = np.float32(3)
+x[0, 0] = np.bool_(True)
+x[0, 0] = np.float64(3); x
+x[0, 0] = np.int64(3); x
+x[9] = [1]
+x.index_fill_(0, t.tensor([0]), t.tensor(1j))
+x.index_fill(0, t.tensor([0]), 1 + 0j)
+x.masked_fill(x > 3, t.tensor(1j))
+x.masked_fill(x > 3, t.tensor(2 + 0j))
+x.masked_fill_(x > 3, 2 + 0j); x
+(x * 1j).clamp(0, 1)
+(x * 1j).clamp_(min=0)
+x.clamp(min=t.tensor(1j))
+t.nn.functional.relu(x * 1j)
+t.nn.functional.hardtanh(x * 1j)
+t.nn.functional.gelu(x * 1j)
+t.nn.functional.silu(t.tensor([1j]))
+t.lerp(x.float(), x, 0.5)
+t.lerp(p, p.double(), 0.5)
+t.lerp(p, p, t.tensor([0.5], dtype=t.float64))
+t.lerp(p, p, t.tensor(0.5, dtype=t.float64))
+t.lerp(x, x, 0.5)
+t.lerp(x, x, t.tensor(0.5))
+t.linalg.cross(t.ones(3), t.ones(3, dtype=t.int64))
+t.cross(t.ones(3), t.ones(3, dtype=t.float64), 0)
+t.nn.functional.binary_cross_entropy_with_logits(p.half(), p.long())
+t.nn.functional.binary_cross_entropy_with_logits(p, p > 1)
+t.nn.functional.binary_cross_entropy_with_logits(t.zeros(2).double(), t.zeros(2)).dtype is t.float32
+t.nn.functional.binary_cross_entropy(t.rand(2), t.ones(2, dtype=t.int64))
+t.nn.functional.binary_cross_entropy(t.rand(2), t.ones(2, dtype=t.float64))
 x[..., ...]
 x[..., 1, ...]
 x[0, ..., ...]
@@ -143,6 +179,7 @@ def outcome(library, program):
     *first, last = program.split("; ")
     names = {
         "t": library,
+        "np": np,
         "x": library.arange(20.0).reshape(1, 4, 5),
         "p": library.arange(6.0).reshape(2, 3).requires_grad_(),
     }

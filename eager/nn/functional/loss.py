@@ -268,6 +268,8 @@ def binary_cross_entropy(
             f"({input.shape}) is "
             "deprecated. Please ensure they have the same size."
         )
+    if target.dtype is not input.dtype:
+        raise RuntimeError(f"Found dtype {target.dtype} but expected {input.dtype}")
     must_hold(
         ((input >= 0) & (input <= 1)).all(), "all elements of input should be between 0 and 1"
     )
@@ -303,9 +305,13 @@ def binary_cross_entropy_with_logits(
             f"Target size ({target.shape}) must be the same as input size ({input.shape})"
         )
     log_sigmoid = logsigmoid(input)
+    if target.dtype.category < dt.FLOAT:
+        raise RuntimeError(
+            f"result type {input.dtype} can't be cast to the desired output type {target.dtype}"
+        )
     if pos_weight is not None:
         log_sigmoid = log_sigmoid * ((pos_weight - 1) * target + 1)
-    loss = (1 - target) * input - log_sigmoid
+    loss = ((1 - target) * input - log_sigmoid).to(target.dtype)
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
