@@ -64,6 +64,7 @@ from eager.autograd import set_grad_enabled as set_grad_enabled
 from eager.aval import Aval as Aval
 from eager.aval import result_type as _result_type
 from eager.casts import get_autocast_dtype as get_autocast_dtype
+from eager.casts import get_autocast_gpu_dtype as get_autocast_gpu_dtype
 from eager.casts import is_autocast_cpu_enabled as is_autocast_cpu_enabled
 from eager.casts import is_autocast_enabled as is_autocast_enabled
 from eager.compilation import compile as compile
@@ -73,6 +74,7 @@ from eager.device import Size as Size
 from eager.device import default as _default
 from eager.device import device as device
 from eager.device import places as _places
+from eager.device.protocol import OutOfMemoryError as OutOfMemoryError
 from eager.dtype import DType as DType
 from eager.dtype import bfloat16 as bfloat16
 from eager.dtype import bool_ as bool_
@@ -238,6 +240,27 @@ def set_num_threads(num: _int) -> None:
             f"set_num_threads({num}): eager kernels run on one thread; compiled code has "
             "JITCAP_THREADS, matrix products OPENBLAS_NUM_THREADS",
         )
+
+
+def get_num_interop_threads() -> _int:
+    """How many threads run operations beside each other: one."""
+    return 1
+
+
+def set_num_interop_threads(num: _int) -> None:
+    """Operations run one after the other. RuntimeError for what is no positive int."""
+    if type(num) is not _int or num <= 0:
+        raise RuntimeError(f"set_num_interop_threads expects a positive integer, got {num!r}")
+    if num != 1:
+        _warn_once(
+            "set_num_interop_threads",
+            f"set_num_interop_threads({num}): operations run one after the other",
+        )
+
+
+def set_flush_denormal(mode: _bool) -> _bool:
+    """Whether tiny numbers are now treated so: they are kept, and never flushed to zero."""
+    return not mode
 
 
 def _assert(condition: Any, message: str) -> None:

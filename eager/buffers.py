@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import mmap
+import operator
 from typing import Any
 
 import numpy as np
 
+from eager import dtype as dt
+from eager.conversion import known
 from eager.dtype import DType
 from eager.interop import numpy
 from eager.registry import public
 from eager.storage import TypedStorage, UntypedStorage, memory_of, owner_of
 from eager.tensor import Tensor, wrap
+from eager.traced import Traced, UnknownValue
 
 
 @public(method=False)
@@ -78,3 +82,48 @@ def is_shared(self: Tensor) -> bool:
         return True
     memory = owner_of(numpy(self, force=True)).base
     return isinstance(getattr(memory, "obj", memory), mmap.mmap)
+
+
+@public(namespace=False)
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both are the same elements of the same memory, in the same order."""
+    if type(self._array) is Traced or type(tensor._array) is Traced:
+        raise UnknownValue("is_set_to() of a tensor that is being captured")
+    look = [(x.dtype, x.device, x.data_ptr(), x.shape, x.stride()) for x in (self, tensor)]
+    return look[0] == look[1]
+
+
+@public(namespace=False)
+def apply_(self: Tensor, callable: Any) -> Tensor:
+    """Each element becomes what a Python function returns for it: slow, on the CPU, and not on the
+    tape."""
+    return _called_for(self, "apply_()", callable)
+
+
+@public(namespace=False)
+def map_(self: Tensor, other: Tensor, callable: Any) -> Tensor:
+    """Each element becomes what a Python function returns for it and for that of `other`, which is
+    expanded; as `apply_`."""
+    if not isinstance(other, Tensor):
+        raise TypeError(f"map_(): argument 'other' must be Tensor, not {type(other).__name__}")
+    if other.dtype is not self.dtype:
+        raise TypeError(f"map_: expected {self.type()} for 'other' (got {other.type()})")
+    return _called_for(self, "map_()", callable, other.expand(self.shape))
+
+
+def _called_for(self: Tensor, name: str, fn: Any, *others: Tensor) -> Tensor:
+    if any(x.requires_grad for x in (self, *others)):
+        raise RuntimeError(
+            f"Can't call {name} on Variable that requires grad. Use var.detach().{name} instead."
+        )
+    arrays = [known(x, name) for x in (self, *others)]
+    for place in np.ndindex(arrays[0].shape):
+        arrays[0][place] = _element(fn(*(x[place].item() for x in arrays)), self.dtype)
+    return self
+
+
+def _element(value: Any, dtype: DType) -> Any:
+    """What a function returned, as an element. TypeError for what is none."""
+    if dtype.category != dt.INT:
+        return (bool, None, float, complex)[dtype.category](value)  # type: ignore[misc]
+    return dt.stored(int(value) if isinstance(value, float) else operator.index(value), dtype)

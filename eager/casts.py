@@ -56,6 +56,11 @@ def get_autocast_dtype(device_type: str) -> DType:
     return _on(device_type) or (dt.bfloat16 if device_type == "cpu" else dt.float16)
 
 
+def get_autocast_gpu_dtype() -> DType:
+    """`get_autocast_dtype("cuda")`, by its older name."""
+    return get_autocast_dtype("cuda")
+
+
 def _on(device_type: str) -> DType | None:
     on = mode.autocast
     return on[_NUMBER[device_type]] if on is not None and device_type in _NUMBER else None

@@ -21,7 +21,7 @@ from eager.notice import options
 from eager.op import REGISTRY
 from eager.ops.kinds import require_sizes
 from eager.ops.pointwise import clone
-from eager.ops.view import alias, unsqueeze
+from eager.ops.view import alias, norm_dim, unsqueeze
 from eager.registry import public
 from eager.storage import TypedStorage, UntypedStorage
 from eager.sym import SymNumber
@@ -357,7 +357,7 @@ def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
 @public(namespace=False)
 def size(self: Tensor, dim: int | None = None) -> Any:
     """The shape, or one of its sizes."""
-    return self.shape if dim is None else self.shape[dim]
+    return self.shape if dim is None else self.shape[norm_dim(dim, self.ndim, "size")]
 
 
 @public(namespace=False, alias=("ndimension",))
@@ -443,16 +443,15 @@ def _array_protocol(self: Tensor, dtype: Any = None, copy: Any = None) -> Any:
     return array.copy() if copy else array
 
 
+def _array_wrap(self: Tensor, array: Any, *context: Any) -> Tensor:
+    """What a function of NumPy's makes of a tensor: a tensor, whose bools are bytes."""
+    return from_numpy(array.view(np.uint8) if array.dtype == bool else array)
+
+
 def _bool(self: Tensor) -> bool:
     if self._array.size != 1:
-        raise RuntimeError(
-            "Boolean value of Tensor with "
-            + (
-                "no values is ambiguous"
-                if not self._array.size
-                else "more than one value is ambiguous"
-            )
-        )
+        many = "more than one value" if self._array.size else "no values"
+        raise RuntimeError(f"Boolean value of Tensor with {many} is ambiguous")
     return bool(item(decided(self)))
 
 
@@ -575,6 +574,7 @@ def _to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
 
 for _name, _fn in {
     "__array__": _array_protocol,
+    "__array_wrap__": _array_wrap,
     "__bool__": _bool,
     "__int__": lambda self: int(number(self)),
     "__float__": lambda self: float(number(self)),

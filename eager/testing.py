@@ -6,6 +6,7 @@ The default tolerances are PyTorch's, by dtype.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from eager import dtype as dt
 from eager import random as rng
 from eager.dtype import DType
-from eager.interop import as_tensor
+from eager.interop import as_tensor, tensor
 from eager.notice import refuse
 from eager.ops.complex import make_complex
 from eager.tensor import Tensor
@@ -27,6 +28,11 @@ TOLERANCES: dict[DType, tuple[float, float]] = {
     dt.float64: (1e-7, 1e-7),
     dt.complex64: (1.3e-6, 1e-5),
     dt.complex128: (1e-7, 1e-7),
+}
+_FORMER_TOLERANCES: dict[DType, tuple[float, float]] = {
+    dt.float16: (1e-3, 1e-3),
+    dt.float32: (1e-4, 1e-5),
+    dt.float64: (1e-5, 1e-8),
 }
 
 
@@ -56,6 +62,26 @@ def assert_close(
     problem = _difference(actual, expected, "", options)
     if problem:
         raise AssertionError(msg(problem) if callable(msg) else msg or problem)
+
+
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str = "",
+) -> None:
+    """`assert_close` by its former name, with wider tolerances and without a look at dtypes."""
+    warnings.warn("assert_allclose() is deprecated: use assert_close()", FutureWarning, 2)
+    a = actual if isinstance(actual, Tensor) else tensor(actual)
+    b = expected if isinstance(expected, Tensor) else tensor(expected, dtype=a.dtype)
+    if rtol is None and atol is None:
+        wide = [_FORMER_TOLERANCES.get(x.dtype, (0.0, 0.0)) for x in (a, b)]
+        rtol, atol = (max(each) for each in zip(*wide, strict=True))
+    assert_close(
+        a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=False, msg=msg or None
+    )
 
 
 def _difference(actual: Any, expected: Any, place: str, options: tuple[Any, ...]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from eager.autograd import no_grad
 from eager.distributions import constraints as c
-from eager.distributions.distribution import Distribution
+from eager.distributions.distribution import Distribution, OfProbs
 from eager.distributions.utils import probs_to_logits
 from eager.interop import tensor
 from eager.nn.functional import binary_cross_entropy_with_logits, softplus
@@ -87,7 +87,7 @@ class Categorical(Distribution):
         return self.probs[..., 0] * math.nan
 
 
-class Bernoulli(Distribution):
+class Bernoulli(OfProbs):
     """1 with probability `probs` (or sigmoid of `logits`), else 0."""
 
     arg_constraints = {"probs": c.unit_interval, "logits": c.real}

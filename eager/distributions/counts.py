@@ -9,7 +9,7 @@ from typing import Any
 from eager.autograd import no_grad
 from eager.distributions import constraints as c
 from eager.distributions.categorical import Categorical, _one_of
-from eager.distributions.distribution import Distribution
+from eager.distributions.distribution import Distribution, OfProbs
 from eager.distributions.utils import broadcast_all, probs_to_logits
 from eager.nn.functional import one_hot, softplus
 from eager.ops.create import arange, eye
@@ -109,7 +109,7 @@ def _at_most(logits: Tensor) -> Tensor:
     return logits.clamp(min=0) + (-logits.abs()).exp().log1p()
 
 
-class Binomial(_OfTrials):
+class Binomial(_OfTrials, OfProbs):
     """How many of `total_count` trials succeed."""
 
     arg_constraints = {
@@ -173,7 +173,7 @@ class Binomial(_OfTrials):
         return self.total_count * self.probs * (1 - self.probs)
 
 
-class NegativeBinomial(_OfTrials):
+class NegativeBinomial(_OfTrials, OfProbs):
     """How many trials succeed before `total_count` of them have failed."""
 
     arg_constraints = {
@@ -216,7 +216,7 @@ class NegativeBinomial(_OfTrials):
         return self.mean / (-self.logits).sigmoid()
 
 
-class _OfClasses(Distribution):
+class _OfClasses(OfProbs):
     """Over vectors of classes, by a Categorical."""
 
     arg_constraints: Any = {"probs": c.simplex, "logits": c.real_vector}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -122,6 +123,11 @@ class Distribution:
         with no_grad():
             return self.rsample(sample_shape)
 
+    def sample_n(self, n: int) -> Tensor:
+        """`sample((n,))`, by its former name."""
+        warnings.warn("sample_n() is deprecated: use sample((n,))", UserWarning, 2)
+        return self.sample((n,))
+
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Draws that are differentiable in the parameters."""
         raise NotImplementedError(f"{type(self).__name__} has no differentiable samples")
@@ -176,6 +182,16 @@ class Distribution:
             for name, value in ((n, self.__dict__[n]) for n in shown)
         ]
         return f"{type(self).__name__}({', '.join(each)})"
+
+
+class OfProbs(Distribution):
+    """With a parameter that is given as `probs` or as `logits`."""
+
+    @property
+    def param_shape(self) -> Size:
+        """The shape of that parameter."""
+        shape: Size = self.probs.shape  # type: ignore[attr-defined]
+        return shape
 
 
 class Independent(Distribution):

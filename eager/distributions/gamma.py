@@ -8,6 +8,7 @@ from typing import Any
 
 from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution
+from eager.distributions.scalar_transforms import PowerTransform
 from eager.distributions.utils import broadcast_all
 from eager.ops.move import stack
 from eager.ops.pointwise import where
@@ -76,6 +77,14 @@ class InverseGamma(Distribution):
     def __init__(self, concentration: Any, rate: Any, validate_args: Any = None) -> None:
         self.concentration, self.rate = broadcast_all(concentration, rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
+
+    @property
+    def base_dist(self) -> Gamma:
+        return Gamma(self.concentration, self.rate)
+
+    @property
+    def transforms(self) -> list[Any]:
+        return [PowerTransform(-self.rate.new_ones(()))]
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.rate / _standard_gamma(

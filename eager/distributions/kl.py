@@ -174,12 +174,12 @@ register_kl(InverseGamma, InverseGamma)(_gamma)
 
 @register_kl(HalfCauchy, HalfCauchy)
 def _half_cauchy(p: HalfCauchy, q: HalfCauchy) -> Tensor:
-    return _cauchy(p._both(), q._both())
+    return _cauchy(p.base_dist, q.base_dist)
 
 
 @register_kl(HalfNormal, HalfNormal)
 def _half_normal(p: HalfNormal, q: HalfNormal) -> Tensor:
-    return _normal(p._both(), q._both())
+    return _normal(p.base_dist, q.base_dist)
 
 
 @register_kl(Cauchy, Cauchy)

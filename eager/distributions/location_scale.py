@@ -9,8 +9,15 @@ from typing import Any
 from eager.autograd import no_grad
 from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution
-from eager.distributions.normal import Normal
+from eager.distributions.normal import Exponential, Normal, Uniform
+from eager.distributions.scalar_transforms import (
+    AbsTransform,
+    AffineTransform,
+    ExpTransform,
+    PowerTransform,
+)
 from eager.distributions.utils import broadcast_all
+from eager.dtype import finfo
 from eager.ops.bessel import i0e, i1e
 from eager.ops.pointwise import where
 from eager.random import rand
@@ -100,6 +107,21 @@ class Cauchy(_LocScale):
 class Gumbel(_LocScale):
     """The distribution of the largest of many draws."""
 
+    @property
+    def base_dist(self) -> Uniform:
+        info = finfo(self.loc.dtype)
+        return Uniform(self.loc * 0 + info.tiny, self.loc * 0 + (1 - info.eps))
+
+    @property
+    def transforms(self) -> list[Any]:
+        turned = AffineTransform(0, -self.scale.new_ones(self.scale.shape))
+        return [
+            ExpTransform().inv,
+            turned,
+            ExpTransform().inv,
+            AffineTransform(self.loc, -self.scale),
+        ]
+
     def log_prob(self, value: Tensor) -> Tensor:
         y = -self._standard(value)
         return y - y.exp() - self.scale.log()
@@ -138,25 +160,30 @@ class _Half(Distribution):
         (self.scale,) = broadcast_all(scale)
         super().__init__(self.scale.shape, validate_args=validate_args)
 
-    def _both(self) -> Any:
+    @property
+    def transforms(self) -> list[Any]:
+        return [AbsTransform()]
+
+    @property
+    def base_dist(self) -> Any:
         return self._whole(self.scale * 0, self.scale, validate_args=False)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self._both().rsample(sample_shape).abs()
+        return self.base_dist.rsample(sample_shape).abs()
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        return where(value >= 0, self._both().log_prob(value) + math.log(2), -math.inf)
+        return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        return 2 * self._both().cdf(value) - 1
+        return 2 * self.base_dist.cdf(value) - 1
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self._both().icdf((value + 1) / 2)
+        return self.base_dist.icdf((value + 1) / 2)
 
     def entropy(self) -> Tensor:
-        return self._both().entropy() - math.log(2)
+        return self.base_dist.entropy() - math.log(2)
 
     @property
     def mode(self) -> Tensor:
@@ -205,6 +232,14 @@ class Pareto(Distribution):
     def support(self) -> Any:
         return c.greater_than_eq(self.scale)
 
+    @property
+    def base_dist(self) -> Exponential:
+        return Exponential(self.alpha)
+
+    @property
+    def transforms(self) -> list[Any]:
+        return [ExpTransform(), AffineTransform(0, self.scale)]
+
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         u = rand(
             self._extended_shape(sample_shape), dtype=self.scale.dtype, device=self.scale.device
@@ -250,6 +285,18 @@ class Weibull(Distribution):
     def __init__(self, scale: Any, concentration: Any, validate_args: Any = None) -> None:
         self.scale, self.concentration = broadcast_all(scale, concentration)
         super().__init__(self.scale.shape, validate_args=validate_args)
+
+    @property
+    def concentration_reciprocal(self) -> Tensor:
+        return self.concentration.reciprocal()
+
+    @property
+    def base_dist(self) -> Exponential:
+        return Exponential(self.scale.new_ones(self.scale.shape))
+
+    @property
+    def transforms(self) -> list[Any]:
+        return [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)]
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         u = rand(

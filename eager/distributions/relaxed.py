@@ -9,7 +9,7 @@ from typing import Any
 from eager.distributions import constraints as c
 from eager.distributions.categorical import Categorical
 from eager.distributions.counts import _OfTrials
-from eager.distributions.distribution import Distribution
+from eager.distributions.distribution import Distribution, OfProbs
 from eager.distributions.normal import Normal
 from eager.distributions.scalar_transforms import ExpTransform, SigmoidTransform
 from eager.distributions.transformed import TransformedDistribution
@@ -177,7 +177,7 @@ class LogisticNormal(TransformedDistribution):
 
 
 # ------------------------------------------------------------------------------ continuous
-class ContinuousBernoulli(_OfTrials):
+class ContinuousBernoulli(_OfTrials, OfProbs):
     """The density p^x (1 - p)^(1 - x) on [0, 1], scaled to 1 (Loaiza-Ganem, Cunningham 2019).
 
     Where p is within `lims`, near 1/2, its formulas are Taylor's."""

@@ -107,11 +107,11 @@ THRESHOLD = Pointwise(
 )
 
 
-def _f(name: str, *extra: Any) -> Callable[[F], F]:
+def _f(name: str, *extra: Any, method: bool = False) -> Callable[[F], F]:
     """Registration of an activation with parameters, tested with its defaults and with `extra`."""
     return public(
         name,
-        method=False,
+        method=method,
         namespace=False,
         torch=f"nn.functional.{name}",
         samples=_float_constants(
@@ -331,7 +331,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     )
 
 
-@_f("hardshrink", 0.3)
+@_f("hardshrink", 0.3, method=True)
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x outside [-lambd, lambd], 0 inside; NaN stays."""
     not_for("hardshrink", dt.BOOL, dt.INT, dt.COMPLEX)([input.aval])

@@ -14,8 +14,17 @@ from eager.dispatch import apply
 from eager.op import REGISTRY, Sample
 from eager.ops import samples as s
 from eager.ops.kinds import Pointwise
-from eager.ops.pointwise import UnaryFn, binary, binary_op, is_integral, not_for, unary, where
-from eager.registry import needs_tensors, public
+from eager.ops.pointwise import (
+    UnaryFn,
+    binary,
+    binary_op,
+    float_power,
+    is_integral,
+    not_for,
+    unary,
+    where,
+)
+from eager.registry import in_place, needs_tensors, public
 from eager.special_arrays import far_coefficients
 from eager.tape import zeros_of
 from eager.tensor import Tensor
@@ -497,3 +506,16 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2 ** input + 2 ** other), without overflow."""
     scale = math.log(2.0)
     return logaddexp(input * scale, other * scale) / scale
+
+
+def _power_in_place(input: Tensor, exponent: Any) -> Tensor:
+    out = float_power(input, exponent)
+    if out.dtype is not input.dtype:
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {input.dtype} but the operation's result "
+            f"requires dtype {out.dtype}"
+        )
+    return out
+
+
+setattr(Tensor, "float_power_", in_place("float_power_", _power_in_place))  # noqa: B010

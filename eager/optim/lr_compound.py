@@ -163,21 +163,26 @@ class CyclicLR(LRScheduler):
         self.mode, self.gamma, self._scale_fn_custom = mode, gamma, scale_fn
         self.scale_mode = "iterations" if scale_fn is None and mode == "exp_range" else scale_mode
         self.cycle_momentum = cycle_momentum
-        self.base_momentums = _per_group(base_momentum, optimizer, "base_momentum")
-        self.max_momentums = _per_group(max_momentum, optimizer, "max_momentum")
-        if cycle_momentum and not {"momentum", "betas"} & optimizer.defaults.keys():
-            raise ValueError(
-                "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
-            )
         if last_epoch == -1:
             for lr, group in zip(base_lrs, optimizer.param_groups, strict=True):
                 group["lr"] = lr
-            lows, highs = self.base_momentums, self.max_momentums
-            for group, low, high in zip(optimizer.param_groups, lows, highs, strict=True):
-                if cycle_momentum:
-                    group["max_momentum"], group["base_momentum"] = high, low
+        if cycle_momentum:
+            self._cycle_momenta(optimizer, base_momentum, max_momentum, last_epoch)
         super().__init__(optimizer, last_epoch)
         self.base_lrs = base_lrs
+
+    def _cycle_momenta(self, optimizer: Optimizer, base: Any, peak: Any, last_epoch: int) -> None:
+        if not {"momentum", "betas"} & optimizer.defaults.keys():
+            raise ValueError(
+                "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
+            )
+        self.use_beta1 = "betas" in optimizer.defaults
+        self.base_momentums = lows = _per_group(base, optimizer, "base_momentum")
+        self.max_momentums = highs = _per_group(peak, optimizer, "max_momentum")
+        if last_epoch != -1:
+            return
+        for group, low, high in zip(optimizer.param_groups, lows, highs, strict=True):
+            group["max_momentum"], group["base_momentum"] = high, low
 
     def scale_fn(self, x: float) -> float:
         """How high cycle (or iteration) `x` goes."""
@@ -198,7 +203,7 @@ class CyclicLR(LRScheduler):
                 self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True
             ):
                 momentum = high - (high - low) * share * scale
-                if "betas" in self.optimizer.defaults:
+                if self.use_beta1:
                     group["betas"] = (momentum, *group["betas"][1:])
                 else:
                     group["momentum"] = momentum

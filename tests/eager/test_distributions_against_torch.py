@@ -451,3 +451,24 @@ def test_divergence_of_wishart():
     x = p.sample((20000,))
     found = float((p.log_prob(x) - q.log_prob(x)).mean())
     np.testing.assert_allclose(float(d.kl_divergence(p, q)), found, rtol=0.03)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_it_is_made_of(name):
+    ours, theirs = (CASES[name][0](m.distributions, _make(m)) for m in (eager, torch))
+    for attribute in ("param_shape", "transforms", "base_dist"):
+        assert hasattr(ours, attribute) == hasattr(theirs, attribute), attribute
+    if hasattr(theirs, "param_shape"):
+        assert tuple(ours.param_shape) == tuple(theirs.param_shape)
+    if hasattr(theirs, "transforms"):
+        x = theirs.base_dist.sample()
+        y = eager.tensor(x.numpy())
+        for a, b in zip(ours.transforms, theirs.transforms, strict=True):
+            y, x = a(y), b(x)
+        np.testing.assert_allclose(y.numpy(), x.numpy(), rtol=1e-4)
+        z = eager.tensor(theirs.base_dist.sample().numpy())
+        np.testing.assert_allclose(
+            ours.base_dist.log_prob(z).numpy(),
+            theirs.base_dist.log_prob(torch.tensor(z.numpy())).numpy(),
+            rtol=1e-4,
+        )

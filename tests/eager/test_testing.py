@@ -44,6 +44,19 @@ def test_verdict(name, options):
     assert verdicts[0] is verdicts[1]
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("name", ["equal", "close", "far", "another shape", "another dtype", "nan"])
+def test_former_verdict(name):
+    verdicts = []
+    for library in (eager, torch):
+        try:
+            library.testing.assert_allclose(*PAIRS[name](library))
+            verdicts.append(True)
+        except AssertionError:
+            verdicts.append(False)
+    assert verdicts[0] is verdicts[1]
+
+
 def test_message_names_the_worst_element():
     with pytest.raises(AssertionError, match=r"at \['w'\]: 2 of 4 elements.*\(1, 0\): 4.0 and 1.0"):
         eager.testing.assert_close(

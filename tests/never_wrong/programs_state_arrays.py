@@ -144,3 +144,28 @@ def numbers_that_are_whole():
 
     numbers = 2.0, 2.5, -0.0, float("inf"), float("nan"), -1e300, 3.0
     return rows(step, *[(eager.tensor([y, 1.0]), n) for y in (1.0, 0.5) for n in numbers])
+
+
+@case("arrays")
+def functions_of_numpy_give_tensors():
+    def step(x):
+        y = np.exp(x * 2)
+        y.add_(1)
+        z = np.reshape(x, (1, -1))
+        z[0, 0] = 5
+        return y, type(y) is eager.Tensor, z, x * 1, np.argmax(x)
+
+    return scene(step, nothing)
+
+
+@case("arrays")
+def a_function_is_called_for_each_element():
+    seen = []
+
+    def step(x):
+        y = x * 2
+        y.apply_(lambda v: seen.append(v) or v + 1)
+        x.map_(y, lambda a, b: a * b)
+        return y * 2, x + 1, y.is_set_to(x), x.is_set_to(x[:])
+
+    return scene(step, nothing, observe=lambda: seen)

@@ -81,6 +81,17 @@ def test_same_rates(name, settings, kind):
     assert rates(eager, make, kind=kind) == rates(torch, make, kind=kind)
 
 
+@pytest.mark.parametrize("kind", ["SGD", "Adam"])
+def test_a_cycle_without_momentum_keeps_no_momenta(kind):
+    for settings in ({}, {"cycle_momentum": False}, {"mode": "exp_range"}):
+        ours, theirs = (
+            L.optim.lr_scheduler.CyclicLR(optimizer_of(L, kind), 0.1, 1.0, **settings).state_dict()
+            for L in (eager, torch)
+        )
+        assert ours.items() <= theirs.items()
+        assert ("use_beta1" in ours) == ("use_beta1" in theirs)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_sequential():
     def make(s, optimizer):

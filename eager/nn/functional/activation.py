@@ -20,6 +20,7 @@ from eager.ops import samples as s
 from eager.ops.pointwise import not_for, where
 from eager.ops.view import norm_dim
 from eager.random import draw
+from eager.registry import public
 from eager.tensor import Tensor
 
 
@@ -95,11 +96,12 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return a * b.sigmoid()
 
 
-@functional(
-    lambda: [
+@public(
+    namespace=False,
+    samples=lambda: [
         Sample((s.values((2, 3, 4)), s.values((3,), 0.1, 0.5))),
         Sample((s.values((3, 4)), s.values((1,), 0.1, 0.5))),
-    ]
+    ],
 )
 @lower_precision
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
