@@ -159,6 +159,8 @@ def with_out(fn: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(fn)
     def called(*args: Any, **kwargs: Any) -> Any:
         out = kwargs.pop("out", None) if kwargs else None
+        if out is not None and fn.__name__ in _WITH_DTYPE:
+            kwargs["dtype"] = _dtype_for(fn.__name__, out, kwargs.get("dtype"))
         result = fn(*args, **kwargs)
         if out is None:
             return result
@@ -178,8 +180,24 @@ def with_out(fn: Callable[..., Any]) -> Callable[..., Any]:
 _READ_WHILE_WRITING = frozenset(
     "cat gather index_select kthvalue masked_select scatter scatter_add take".split()
 )
+# These read their operands whole before they write, also in PyTorch: into any part of them. (Its
+# `sum` and the like clear that part first, and sum what is left: no value to agree with.)
+_READ_FIRST = frozenset("logsumexp nanquantile norm quantile std var".split())
 # The memory of `out` must have the result's type for these: they do not convert.
-_EXACT_OUT = frozenset("aminmax complex gather index_select multinomial polar take".split())
+_EXACT_OUT = frozenset(
+    "amax amin aminmax argmax argmin complex gather index_select logcumsumexp multinomial polar "
+    "take".split()
+)
+# These have a `dtype`, which must be that of `out`; `out` has its say where none is given.
+_WITH_DTYPE = frozenset("cumprod cumsum mean nanmean nansum prod sum".split())
+_AS_OUT = frozenset("cumprod cumsum prod sum".split())
+
+
+def _dtype_for(name: str, out: Tensor, dtype: Any) -> Any:
+    """The dtype to compute in. RuntimeError where it is given and is not that of `out`."""
+    if dtype is not None and dt.named(dtype) is not out.dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {dtype}, but got {out.dtype}")
+    return out.dtype if name in _AS_OUT else dtype
 
 
 def _check_out(name: str, out: Any, operands: tuple[Any, ...]) -> None:
@@ -193,7 +211,7 @@ def _check_out(name: str, out: Any, operands: tuple[Any, ...]) -> None:
             "unsupported operation: more than one element of the written-to tensor refers to a "
             "single memory location. Please clone() the tensor before performing the operation."
         )
-    for x in _tensors(operands):
+    for x in () if name in _READ_FIRST else _tensors(operands):
         other = x._array
         if not _may_share(array, other):
             continue
