@@ -166,7 +166,7 @@ class finfo:
         if dtype.category < FLOAT:
             raise TypeError(f"finfo is for floating point types, got {dtype}; use iinfo")
         info: Any = ml_dtypes.finfo(dtype.np)  # type: ignore[no-untyped-call]
-        self.dtype = dtype.name
+        self.dtype = real_of(dtype).name
         self.bits = int(info.bits)
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
         self.tiny = self.smallest_normal = float(info.tiny)
@@ -189,7 +189,7 @@ class iinfo:
         self.bits, self.min, self.max = int(info.bits), int(info.min), int(info.max)
 
     def __repr__(self) -> str:
-        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+        return f"iinfo(min={self.min:.6g}, max={self.max:.6g}, dtype={self.dtype})"
 
 
 class _Module(ModuleType):

@@ -11,24 +11,39 @@ from eager.ops import samples as s
 from eager.ops.pointwise import where
 from eager.random import randn
 from eager.registry import public
+from eager.return_types import shown_as
 from eager.tensor import Tensor
 
 
+@shown_as("qr")
+class Qr(NamedTuple):
+    Q: Tensor
+    R: Tensor
+
+
+@shown_as("slogdet")
+class Slogdet(NamedTuple):
+    sign: Tensor
+    logabsdet: Tensor
+
+
+@shown_as("svd")
 class Svd(NamedTuple):
     U: Tensor
     S: Tensor
     V: Tensor
 
 
+@shown_as("triangular_solve")
 class TriangularSolve(NamedTuple):
     solution: Tensor
     cloned_coefficient: Tensor
 
 
 @public("qr")
-def former_qr(input: Tensor, some: bool = True) -> linalg.QR:
+def former_qr(input: Tensor, some: bool = True) -> Qr:
     """`linalg.qr`, reduced or (when not `some`) complete."""
-    return linalg.qr(input, "reduced" if some else "complete")
+    return Qr(*linalg.qr(input, "reduced" if some else "complete"))
 
 
 @public("svd")
@@ -40,6 +55,12 @@ def former_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Svd
         return Svd(u, linalg.svdvals(input), v)
     u, values, vh = linalg.svd(input, not some)
     return Svd(u, values, vh.mH)
+
+
+@public("slogdet")
+def former_slogdet(input: Tensor) -> Slogdet:
+    """`linalg.slogdet`."""
+    return Slogdet(*linalg.slogdet(input))
 
 
 public("matrix_power")(linalg.matrix_power)

@@ -29,6 +29,7 @@ from eager.symint import SymInt
 from eager.tape import mode
 from eager.tensor import WITH_AVAL, Tensor, wrap
 from eager.traced import Traced
+from eager.tree import ragged
 
 _KNOWN = frozenset(d.np for d in dt.ALL)
 _NESTED = (list, tuple, collections.deque)
@@ -41,7 +42,10 @@ def _array_of(data: Any, dtype: DType | None) -> Any:
     """A fresh NumPy array of nested lists, numbers or arrays; Python floats become the default
     dtype."""
     plain = _plain(data)
-    array = np.array(plain)
+    try:
+        array = np.array(plain)
+    except ValueError:  # no box of numbers
+        raise ragged(plain) from None
     if array.dtype.kind in "OU" or (array.dtype == np.uint64 and array is not data):
         _refuse(plain, array)
     if dtype is not None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eager import dtype as dt
+from eager import return_types
 from eager.aval import broadcast_shapes
 from eager.casts import full_precision, lower_precision, on_gpus
 from eager.dispatch import apply
@@ -373,29 +374,23 @@ def norm(
 
 
 # ------------------------------------------------------------- whether it could be done, too
-class WithInfo(NamedTuple):
+def _with_info(name: str, out: Tensor, check_errors: bool, *, vector: bool = False) -> Any:
     """A result and, per matrix, 0 where it could be had (else the result is NaN)."""
-
-    result: Tensor
-    info: Tensor
-
-
-def _with_info(name: str, out: Tensor, check_errors: bool, *, vector: bool = False) -> WithInfo:
     broken = out.detach().isnan().any(-1)
     broken = broken if vector else broken.any(-1)
     if check_errors and bool(broken.any()):
         raise LinAlgError(f"linalg.{name}: a matrix is singular, or not positive definite")
-    return WithInfo(out, broken.to(dt.int32))
+    return getattr(return_types, f"linalg_{name}_ex")(out, broken.to(dt.int32))
 
 
 @_linalg(lambda: [Sample((_regular(3, 3),))])
-def inv_ex(A: Tensor, *, check_errors: bool = False) -> WithInfo:
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """`inv`, and whether it could be had."""
     return _with_info("inv", apply(extern.INV, A, lenient=True), check_errors)
 
 
 @_linalg(lambda: [Sample((_regular(3, 3), s.values((3, 2))))])
-def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> WithInfo:
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
     """`solve`, and whether it could be had."""
     out = _solved(A, B, left, lenient=True)
     return _with_info("solve", out, check_errors, vector=_is_vector(A, B))
@@ -406,7 +401,7 @@ def _is_vector(A: Tensor, B: Tensor) -> bool:
 
 
 @_linalg(lambda: [Sample((_definite(3, 3),), grad=False)])
-def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> WithInfo:
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     """`cholesky`, and whether it could be had."""
     lower = apply(extern.CHOLESKY, A, lenient=True)
     return _with_info("cholesky", lower.mH if upper else lower, check_errors)
@@ -588,4 +583,3 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
 
 public("inverse", samples=lambda: [Sample((_regular(3, 3),))])(inv)
 public("det")(det)
-public("slogdet")(slogdet)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eager import dtype as dt
 from eager.casts import on_gpus
 from eager.dispatch import apply, apply_binary
 from eager.ops import logic
@@ -103,6 +104,14 @@ _INPLACE = {
 }
 
 
+def _invert(self: Tensor) -> Tensor:
+    if self.dtype.category >= dt.FLOAT:
+        raise TypeError(
+            "~ (operator.invert) is only implemented on integer and Boolean-type tensors"
+        )
+    return logic.bitwise_not(self)
+
+
 def _install() -> None:
     pairs = {name: _ufunc_operators(op) for name, op in _UFUNCS.items()}
     pairs |= {name: _operators(fn) for name, fn in _BINARY.items()}
@@ -119,7 +128,7 @@ def _install() -> None:
         ("neg", p.neg),
         ("pos", p.positive),
         ("abs", p.abs_),
-        ("invert", logic.bitwise_not),
+        ("invert", _invert),
     ):
         setattr(Tensor, f"__{name}__", unary)
     setattr(Tensor, "__contains__", _contains)  # noqa: B010  # as all of them are

@@ -130,7 +130,8 @@ def _body(array: Any, indent: int) -> str:
 
 def tensor_repr(self: Tensor) -> str:
     """`tensor([1., 2.], requires_grad=True)`."""
-    name = "tensor" if type(self) is Tensor else type(self).__name__
+    name = type(self).__name__
+    name = "tensor" if type(self) is Tensor or name == "Buffer" else name
     array = self._array
     if type(array) is Traced:
         return f"{name}(<{array.aval}, being captured>)"

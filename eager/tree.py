@@ -109,3 +109,29 @@ def _structure(tree: Any, leaves: list[Any]) -> Structure:
         return Structure(type(tree), tuple(_structure(v, leaves) for v in tree))
     leaves.append(tree)
     return LEAF
+
+
+def ragged(data: Any) -> Exception:
+    """What to raise for nested sequences whose lengths are not those of the first ones."""
+    lengths: list[int] = []
+    first = data
+    while isinstance(first, Sequence) and not isinstance(first, str) and first:
+        lengths.append(len(first))
+        first = first[0]
+
+    def unlike(x: Any, dim: int) -> Exception | None:
+        nested = isinstance(x, Sequence) and not isinstance(x, str)
+        if dim == len(lengths):
+            kind = type(x).__name__
+            return (
+                TypeError(f"{kind!r} object cannot be interpreted as a number") if nested else None
+            )
+        if not nested:
+            return TypeError("not a sequence")
+        if len(x) != lengths[dim]:
+            text = f"expected sequence of length {lengths[dim]} at dim {dim} (got {len(x)})"
+            return ValueError(text)
+        found = (unlike(each, dim + 1) for each in x)
+        return next((error for error in found if error is not None), None)
+
+    return unlike(data, 0) or ValueError("the lengths of nested sequences differ")

@@ -425,22 +425,26 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
 
 @public(inplace=True, samples=lambda: [s.call(*_triple()), s.call(*_triple(), value=0.5)])
 @rounded_once
-def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *tensors: Any, value: Any = 1) -> Tensor:
+def addcmul(
+    input: Tensor, tensor1: Any, tensor2: Any, tensor: Any = None, *, value: Any = 1
+) -> Tensor:
     """input + value * tensor1 * tensor2. As it was
     once spelled: `addcmul(input, value, tensor1, tensor2)`."""
-    if tensors:
-        value, tensor1, (tensor2,) = tensor1, tensor2, tensors
+    if tensor is not None:
+        value, tensor1, tensor2 = tensor1, tensor2, tensor
     product = tensor1 * tensor2
     return input + (product if type(value) is int and value == 1 else product * value)
 
 
 @public(inplace=True, samples=lambda: [s.call(*_triple()), s.call(*_triple(), value=0.5)])
 @rounded_once
-def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *tensors: Any, value: Any = 1) -> Tensor:
+def addcdiv(
+    input: Tensor, tensor1: Any, tensor2: Any, tensor: Any = None, *, value: Any = 1
+) -> Tensor:
     """input + value * tensor1 / tensor2. Integer division raises. As it was
     once spelled: `addcdiv(input, value, tensor1, tensor2)`."""
-    if tensors:
-        value, tensor1, (tensor2,) = tensor1, tensor2, tensors
+    if tensor is not None:
+        value, tensor1, tensor2 = tensor1, tensor2, tensor
     if is_integral(tensor1, tensor2):
         raise RuntimeError("Integer division with addcdiv is no longer supported")
     scaled = tensor1 if type(value) is int and value == 1 else tensor1 * value

@@ -17,9 +17,11 @@ from eager.ops.extern import Extern
 from eager.ops.index_and_sort import iota
 from eager.ops.pointwise import where
 from eager.registry import public, under
+from eager.return_types import shown_as
 from eager.tensor import Tensor
 
 
+@shown_as("geqrf")
 class Geqrf(NamedTuple):
     a: Tensor
     tau: Tensor

@@ -20,22 +20,33 @@ from eager.ops.extern import SOLVE, LinAlgError
 from eager.ops.index_and_sort import iota
 from eager.ops.kinds import Host
 from eager.registry import public, under
+from eager.return_types import shown_as
 from eager.tensor import Tensor
 
 _linalg = under("linalg")
 
 
+@shown_as("linalg_lu")
 class LU(NamedTuple):
     P: Tensor
     L: Tensor
     U: Tensor
 
 
+@shown_as("lu_unpack")
+class Unpacked(NamedTuple):
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
+@shown_as("linalg_lu_factor")
 class LUFactor(NamedTuple):
     LU: Tensor
     pivots: Tensor
 
 
+@shown_as("linalg_lu_factor_ex")
 class LUFactorEx(NamedTuple):
     LU: Tensor
     pivots: Tensor
@@ -179,7 +190,7 @@ def former_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
 @public(method=False)
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
-) -> LU:
+) -> Unpacked:
     """P, L and U of what `lu_factor` gives; empty tensors for what is not asked."""
     if LU_pivots.dtype is not dt.int32:
         raise RuntimeError(
@@ -190,6 +201,6 @@ def lu_unpack(
     none = LU_data.new_empty(0)
     lower, upper = _parts(LU_data) if unpack_data else (none, none)
     if not unpack_pivots:
-        return LU(none, lower, upper)
+        return Unpacked(none, lower, upper)
     order = apply(ORDER, LU_pivots, rows=LU_data.shape[-2])
-    return LU(_permutation(order, LU_data.dtype), lower, upper)
+    return Unpacked(_permutation(order, LU_data.dtype), lower, upper)

@@ -14,6 +14,7 @@ from eager.ops import samples as s
 from eager.ops.kinds import Host
 from eager.ops.pointwise import where
 from eager.registry import needs_tensors, public
+from eager.return_types import shown_as
 from eager.tensor import Tensor, wrap
 
 NEXTAFTER = Host(
@@ -36,6 +37,7 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
     return apply(NEXTAFTER, input.to(kind), other.to(kind))
 
 
+@shown_as("frexp")
 class Frexp(NamedTuple):
     mantissa: Tensor
     exponent: Tensor
@@ -61,9 +63,16 @@ def frexp(input: Tensor) -> Frexp:
 
 
 # ------------------------------------------------------------------------------- histograms
+@shown_as("histogram")
 class Histogram(NamedTuple):
     hist: Tensor
-    bin_edges: Any
+    bin_edges: Tensor
+
+
+@shown_as("histogramdd")
+class HistogramOfPoints(NamedTuple):
+    hist: Tensor
+    bin_edges: tuple[Tensor, ...]
 
 
 def _counted(points: Any, edges: list[Any], weight: Any, density: bool) -> Any:
@@ -149,7 +158,7 @@ def histogramdd(
     range: Any = None,
     weight: Tensor | None = None,
     density: bool = False,
-) -> Histogram:
+) -> HistogramOfPoints:
     """`histogram` of points (*, D) in D dimensions."""
     d = input.shape[-1]
     given = [bins] * d if isinstance(bins, int) else list(bins)
@@ -163,4 +172,4 @@ def histogramdd(
         for i, each in enumerate(given)
     ]  # fmt: skip
     flat = None if weight is None else weight.reshape(-1)
-    return Histogram(_histogram(points, edges, flat, density), tuple(edges))
+    return HistogramOfPoints(_histogram(points, edges, flat, density), tuple(edges))

@@ -221,20 +221,20 @@ _divisible = s.both(
 
 
 @public(inplace=ADD, samples=_arithmetic)
-def add(input: Any, other: Any, *tensor: Any, alpha: Any = 1) -> Tensor:
+def add(input: Any, other: Any, tensor: Any = None, *, alpha: Any = 1) -> Tensor:
     """input + alpha * other. Raises RuntimeError for a float alpha of ints. As it was once spelled:
     `add(input, alpha, other)`."""
-    if tensor:
-        alpha, (other,) = other, tensor
+    if tensor is not None:
+        alpha, other = other, tensor
     return apply(ADD, input, _scaled(input, other, alpha))
 
 
 @public(inplace=SUB, alias=("subtract",), samples=_arithmetic)
-def sub(input: Any, other: Any, *tensor: Any, alpha: Any = 1) -> Tensor:
+def sub(input: Any, other: Any, tensor: Any = None, *, alpha: Any = 1) -> Tensor:
     """input - alpha * other. Raises RuntimeError for a float alpha of ints. As it was once spelled:
     `sub(input, alpha, other)`."""
-    if tensor:
-        alpha, (other,) = other, tensor
+    if tensor is not None:
+        alpha, other = other, tensor
     return apply(SUB, input, _scaled(input, other, alpha))
 
 

@@ -203,6 +203,36 @@ t.set_num_interop_threads(0)
 x.size(3)
 x.size(-4)
 x.size(-1)
+t.tensor([[1], [2, 3]])
+t.tensor([[1, 2], 3])
+t.tensor([1, [2]])
+t.as_tensor([[[1, 2]], [[3]]])
+~x
+~(x * 1j)
+~(x > 3)
+x.add_(2, x, 3)
+x.add(2, x)
+x.sub(2, x, x)
+x.addcmul(2, x, x)
+x.addcdiv(2, x, x, x)
+[*map(repr, t.qr(t.eye(2)))]
+repr(t.qr(t.eye(2))).split(".")[1:]
+repr(t.slogdet(t.eye(2))).split(".")[1:]
+repr(t.svd(t.eye(2))).split(".")[1:]
+repr(t.triangular_solve(t.ones(2, 1), t.eye(2))).split(".")[1:]
+repr(t.histogram(x, 2)).split(".")[1:]
+repr(t.histogramdd(x[0, :, :2], 2)).split(".")[1:]
+repr(t.frexp(x[0, 0])).split(".")[1:3]
+repr(t.geqrf(t.eye(2))).split(".")[1:]
+repr(t.linalg.lu(t.eye(2))).split(".")[1:]
+repr(t.linalg.lu_factor(t.eye(2))).split(".")[1:2]
+repr(t.linalg.inv_ex(t.eye(2))).split(".")[1:6]
+t.linalg.inv_ex(t.eye(2)).inverse
+t.linalg.cholesky_ex(t.eye(2)).L
+repr(t.iinfo(t.int64))
+repr(t.iinfo(t.int8))
+repr(t.finfo(t.complex64))
+repr(t.nn.Buffer(t.ones(2)))
 t.sum(x, 0, out=t.empty(4, 5, dtype=t.int64))
 t.sum(x + 0.6, 1, out=t.empty(1, 5, dtype=t.int64))
 t.sum(x, 0, out=t.empty(4, 5, dtype=t.bool))
