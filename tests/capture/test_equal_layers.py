@@ -218,7 +218,7 @@ def step_of_optimizer(layers, x):
 
 STATE = {
     "dtype": lambda optimizer, p: optimizer.state[p].update(
-        exp_avg=optimizer.state[p]["exp_avg"].double()
+        exp_avg_sq=optimizer.state[p]["exp_avg_sq"].double()
     ),
     "step": lambda optimizer, p: optimizer.state[p].update(step=eager.tensor(7.0)),
     "group": lambda optimizer, p: (
