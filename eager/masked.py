@@ -141,7 +141,7 @@ def _spread(
     x = input.to(kind)
     apart = x - mean(x, dim, keepdim=True, mask=mask)
     total = sum(apart * apart.conj(), dim, keepdim=keepdim, mask=mask)
-    count = (_count(input, dim, keepdim, mask).to(kind) - correction).clamp(min=0)
+    count = (_count(input, dim, keepdim, mask).to(dt.float64) - correction).clamp(min=0).to(kind)
     return total / count
 
 

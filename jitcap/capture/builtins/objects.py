@@ -179,7 +179,7 @@ def _dataclass(s: Session, cls: Any = None, /, **options: Any) -> Any:
 _LAZY: Final = "accumulate compress dropwhile filterfalse groupby starmap takewhile"
 _WRITTEN: Final[dict[Any, Any]] = {
     **{getattr(itertools, name): getattr(polyfills, name) for name in _LAZY.split()},
-    sum: polyfills.sum_, functools.reduce: polyfills.reduce, (type, "fromkeys"): polyfills.fromkeys,
+    functools.reduce: polyfills.reduce, (type, "fromkeys"): polyfills.fromkeys,
     collections._count_elements: polyfills.count_elements,  # type: ignore[attr-defined]
     (object, "__reduce_ex__"): polyfills.reduce_ex,
 }  # fmt: skip
@@ -194,6 +194,12 @@ def _written(s: Session, builtin: Any, /, *args: Any, **kwargs: Any) -> Any:
         return made
     s.next(made)
     return Lazy(builtin, lambda: s.next(made))
+
+
+@handles(sum)
+def _sum(s: Session, iterable: Any, /, start: Any = 0) -> Any:
+    python = runs_python(s, iterable)
+    return s.call(polyfills.sum_each if python else polyfills.sum_, (iterable, start), {})
 
 
 @handles(itertools.chain)

@@ -36,10 +36,19 @@ def reduce(fn: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any 
 
 
 def sum_(iterable: Iterable[Any], /, start: Any = 0) -> Any:
+    return _sum(iter(iterable), start)
+
+
+def sum_each(iterable: Iterable[Any], /, start: Any = 0) -> Any:
+    """Of an iterator of the program's own, which is asked for none itself."""
+    return _sum(_each(iter(iterable)), start)
+
+
+def _sum(rest: Iterator[Any], start: Any) -> Any:
     for cls, shown in ((str, "strings [use ''"), (bytes, "bytes [use b''")):
         if isinstance(start, cls):
             raise TypeError(f"sum() can't sum {shown}.join(seq) instead]")
-    total, rest = start, _each(iter(iterable))
+    total = start
     if type(total) in _NUMBERS:
         numbers: list[Any] = []
         for value in rest:

@@ -51,6 +51,7 @@ class Written:
             id(x._array.storage) for x in reachable if isinstance(x, Tensor) and _is_traced(x)
         )
         self.writes: list[Write] = []
+        self.versions: list[tuple[Tensor, int]] = []  # of what is written, then
 
     def store(self, x: Tensor, key: Any, value: Any) -> bool:
         """Whether this is such a write, which is noted then. Raises NotRolled for one at a place
@@ -72,6 +73,7 @@ class Written:
                 raise NotRolled
         self.numbers.range_in(keys[at[0]], aval.shape[dimension(keys, at[0], x.ndim)])
         self.writes.append(write._replace(value=clone(value)))  # which may be written later
+        self.versions.append((value, value._storage.version))
         return True
 
     def _is_plain(self, k: Any) -> bool:
@@ -87,8 +89,11 @@ class Written:
         return once and alone and always and not outside
 
     def check(self, read: Iterable[Any], others: Iterable[Tensor]) -> None:
-        """Raises NotRolled if the step reads what it writes. `read`: what its operations read;
-        `others`: tensors that it is given parts of."""
+        """Raises NotRolled if the step reads what it writes, or what it wrote lost its history by a
+        later write. `read`: what its operations read; `others`: tensors that it is given parts
+        of."""
+        if any(x.requires_grad and x._storage.version != n for x, n in self.versions):
+            raise NotRolled
         handles, memory = {*read}, {id(x._array.storage) for x in others if _is_traced(x)}
         for x in (w.x for w in self.writes):
             storage = x._array.storage
