@@ -66,6 +66,7 @@ class Effect:
 class Maker(Protocol):
     """Renders values as source that makes them again: see `jitcap.capture.rebuild`."""
 
+    session: Any
     names: Names
     lines: list[str]
     reporting: bool  # whether what is made is only shown by a call of the host

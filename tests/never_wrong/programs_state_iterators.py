@@ -536,6 +536,21 @@ def a_dictionary_gets_keys_between_the_parts_of_a_loop():
 
 
 @case("iterators")
+def a_dictionary_got_keys_before_it_is_iterated():
+    table = {"a": 1.0}
+
+    def step(x):
+        table[f"key{len(table)}"] = 2.0
+        total = 0.0
+        for _, value in table.items():
+            graph_break()
+            total += value
+        return x * total
+
+    return scene(step, nothing, nothing)
+
+
+@case("iterators")
 def a_dictionary_gets_keys_while_its_values_are_iterated():
     return _grows_in_a_loop(lambda table: enumerate(table.values()))
 

@@ -41,7 +41,10 @@ class IteratorKind(NativeKind):
         if not isinstance(value, _RESUMABLE):
             return super().rebuild(make, value)
         if isinstance(value, tuple(_ENTRIES)):
-            return _of_entries(make, value)
+            table = next((x for x in gc.get_referents(value) if isinstance(x, dict)), None)
+            shadow = make.session.outside.shadow(table)
+            if shadow is None or not shadow.changed():  # else it gets its keys later
+                return _of_entries(make, value, table)
         new, args, *state = value.__reduce__()
         name = make.let(f"{make.names.bind(new)}({make.all(args)})")
         if state and state[0] is not None:
@@ -59,9 +62,8 @@ _ENTRIES: Final[dict[type, Callable[[Any], Any]]] = {
 }  # fmt: skip
 
 
-def _of_entries(make: Maker, value: Any) -> str:
+def _of_entries(make: Maker, value: Any, table: dict[Any, Any] | None) -> str:
     """It stays that of its dictionary, which may get other keys: then the next step raises."""
-    table = next((x for x in gc.get_referents(value) if isinstance(x, dict)), None)
     if table is None:
         return make.let("iter(())")
     try:
