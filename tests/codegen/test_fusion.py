@@ -183,6 +183,16 @@ def test_a_path_is_followed_once():
     check(followed_back(24), places, i, backends=("cpp",))
 
 
+def test_a_place_that_data_decide_is_looked_up_in_one_part_only():
+    """Of the other part there may be no memory at that place."""
+
+    def element(a, b, i):
+        return eager.take(eager.cat([a, b]), i)
+
+    artifact, _ = compiled(element, (floats(4), floats(4000), np.array(3000)))
+    assert "ld1_if" in artifact.stages["source"]
+
+
 @pytest.mark.parametrize("shape", [(1 << 20,), (3, 100003), (20, 70000), (70000, 3)])
 def test_long_sums_are_accurate(shape):
     x = np.abs(floats(*shape)) + 0.5

@@ -17,7 +17,7 @@ from codegen.emit.cpp import table
 from codegen.emit.cpp.table import size_text
 from codegen.emit.walk import Walk
 from codegen.expr import Apply, Cast, Checked, Const, Expr, IndexOf, Load, Local, Select
-from codegen.sizes import Size, at_least, same
+from codegen.sizes import Size, at_least, is_static, same
 from eager import dtype as dt
 from eager.dataclass import dataclass
 from eager.dtype import DType
@@ -150,9 +150,12 @@ class Spell(Walk[str]):
 
     def needed(self, guard: Expr | None, x: Expr) -> Expr | None:
         """The guard, if `x` reads memory that may not be there without it. Run-time scalars always
-        are, and what does not vary with the guard: where, or whether, it is needed says nothing of
-        where it lies."""
-        if guard is None or not has_load(x) or expr.axes(x).isdisjoint(expr.axes(guard)):
+        are, and what does not vary with counters that alone decide the guard: it is read somewhere.
+        """
+        if guard is None or not has_load(x):
+            return None
+        axes = expr.axes(guard)
+        if axes and axes.isdisjoint(expr.axes(x)) and _is_of_counters(guard):
             return None
         return None if type(x) is Load and x.buffer in self.names.scalars else guard
 
@@ -312,6 +315,15 @@ class Spell(Walk[str]):
             return f"any({mask}) ? {one} : {wrap}{{}}"
         at = self.index_text(x.offset, guard, lane=True)
         return f"lanes_if<{wrap}>({mask}, n_, [&](int l_) {{ return ld1({p} + {at}); }})"
+
+
+@expr.remembered
+def _is_of_counters(x: Expr) -> bool:
+    """Whether counters alone decide a value: no data, and no size of a call."""
+    if isinstance(x, Load | Local | Checked):
+        return False
+    own = all(is_static(affine.sizes(i)) for i in expr.indices(x))
+    return own and all(map(_is_of_counters, expr.children(x)))
 
 
 @expr.remembered

@@ -109,11 +109,11 @@ def from_first(
     by = Rewrite({}, on_load=lambda name, at, x: expr.load(*moved(name, at, x.offset), x.dtype))
     stages = []
     for stage in kernel.stages:
-        stores = []
-        for made, x in zip(stage.map(by).stores, stage.stores, strict=True):
+        new_stage, stores = stage.map(by), []
+        for made, x in zip(new_stage.stores, stage.stores, strict=True):
             name, offset = moved(x.buffer, made.offset, x.offset)
             stores.append(replace(made, buffer=name, offset=offset))
-        stages.append(replace(stage.map(by), stores=tuple(stores)))
+        stages.append(replace(new_stage, stores=tuple(stores)))
     new = {
         name: replace(buffers[old], name=name, alias=buffers[old].home)
         for name, (old, _) in named.items()
