@@ -68,22 +68,21 @@ def _cat_element(m: Any, at: Index, xs: tuple[Any, ...], attrs: Attrs) -> Any:
     return among(0, len(parts))
 
 
-def _common(xs: tuple[Any, ...]) -> Any:
-    """The type that holds all: NumPy's own rule knows none for int16 beside bfloat16."""
-    first, *others = {x.dtype: None for x in xs}
-    return functools.reduce(dt.promote_types, map(dt.from_numpy, others), dt.from_numpy(first)).np
+def _concatenated(xs: tuple[Any, ...], attrs: Attrs) -> Any:
+    """In the type that holds all: NumPy's own rule knows none for int16 beside bfloat16."""
+    first = xs[0].dtype
+    for x in xs:
+        if x.dtype is not first:
+            break
+    else:
+        return np.concatenate(xs, axis=attrs["dim"])
+    common = functools.reduce(dt.promote_types, (dt.from_numpy(x.dtype) for x in xs))
+    return np.concatenate(xs, axis=attrs["dim"], dtype=common.np, casting="unsafe")
 
 
 CAT = Move(
-    "cat",
-    ("*xs",),
-    _cat_vjp,
-    shape=_cat_shape,
-    element=_cat_element,
-    numpy=lambda xs, attrs: np.concatenate(
-        xs, axis=attrs["dim"], dtype=_common(xs), casting="unsafe"
-    ),
-)
+    "cat", ("*xs",), _cat_vjp, shape=_cat_shape, element=_cat_element, numpy=_concatenated
+)  # fmt: skip
 
 
 @public(
@@ -104,7 +103,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     shapes = [x._array.shape for x in tensors]
     if () in shapes:
         raise RuntimeError("zero-dimensional tensor cannot be concatenated")
-    if any(len(s) == 1 and is_empty(s[0]) for s in shapes):  # PyTorch's legacy: they are skipped
+    vectors = [s for s in shapes if len(s) == 1]
+    if vectors and any(is_empty(s[0]) for s in vectors):  # PyTorch's legacy: they are skipped
         full = [x for x in tensors if x.ndim != 1 or not is_empty(x._array.shape[0])]
         dtype = functools.reduce(dt.promote_types, (x.dtype for x in tensors))  # they count in it
         tensors = [x if x.dtype is dtype else x.to(dtype) for x in full or tensors[:1]]
