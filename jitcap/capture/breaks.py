@@ -197,10 +197,15 @@ class Break(Exception):
         return "\n".join([own, *map(str, self.others)])
 
     @staticmethod
-    def aliased(what: str, shared: frozenset[Any]) -> Aliased:
+    def aliased(what: str, shared: frozenset[Any]) -> Retried:
         """Tensors share memory: capture may try again with their base as the input, or without the
         branch after which they may."""
-        found = Aliased("aliasing", what)
+        return Break.tried_again("aliasing", what, shared)
+
+    @staticmethod
+    def tried_again(kind: str, what: str, shared: frozenset[Any]) -> Retried:
+        """Capture may try again, knowing this: see `with_aliases`."""
+        found = Retried(kind, what)
         found.shared = shared
         return found
 
@@ -208,8 +213,8 @@ class Break(Exception):
         return Record(self.kind, self.what, self.place or Place())
 
 
-class Aliased(Break):
-    """Two inputs share memory that is written; `shared` are the ids of what they share, or the
-    places (code, instruction) of branches."""
+class Retried(Break):
+    """One that need not stand: capture tries again, told `shared`: ids of the memory that inputs
+    share, places (code, instruction) of branches, or what it is to leave to Python."""
 
     shared: frozenset[Any] = frozenset()

@@ -17,7 +17,7 @@ import numpy as np
 
 from eager.dispatch import current_tracer
 from eager.traced import UnknownValue
-from jitcap.capture.breaks import Again, Aliased, Break, Place, Record
+from jitcap.capture.breaks import Again, Break, Place, Record, Retried
 from jitcap.capture.bytecode import UnsupportedPython, decode
 from jitcap.capture.control.paths import looks, needed
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
@@ -128,7 +128,7 @@ def with_aliases(attempt: Callable[[frozenset[Any]], T]) -> T:
     while True:
         try:
             return attempt(shared)
-        except (Aliased, Again) as found:
+        except (Retried, Again) as found:
             if found.shared <= shared:
                 raise
             shared |= found.shared

@@ -28,7 +28,7 @@ from eager.sym import SymNumber
 from eager.tape import mode, sequence_now
 from eager.tensor import Tensor
 from eager.traced import Traced, UnknownValue
-from jitcap.capture.breaks import Aliased, Break
+from jitcap.capture.breaks import Break, Retried
 from jitcap.capture.control.changes import (
     Before,
     Change,
@@ -240,7 +240,7 @@ class _Branch:
         for k, start in enumerate(self.starts):
             try:
                 self.ways.append(self._interpret(start))
-            except (Aliased, Unsayable):
+            except (Retried, Unsayable):
                 raise
             except (Break, DataDependent, UnknownValue) as why:
                 what = why.what if isinstance(why, Break) else str(why)

@@ -75,6 +75,7 @@ def _answer(
     if len(args) != 1:
         return s.native(builtin, args, kwargs)
     named = {k: kind_of(v).to_native(s, v) for k, v in kwargs.items()}
+    named |= {k: s.reentry(v) for k, v in named.items() if isinstance(v, type)}  # that is called
     return s.natively(lambda: builtin(iter(values) if iterator is None else iterator, **named), ())
 
 

@@ -17,7 +17,7 @@ from eager.ops.pointwise import where
 from eager.tape import full
 from eager.tensor import UNREAD, Tensor, wrap
 from eager.traced import Traced, fresh
-from jitcap.capture.breaks import Aliased, Break
+from jitcap.capture.breaks import Break, Retried
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 
@@ -303,6 +303,6 @@ def has_memory(session: Any, x: Any, array: Any) -> bool:
     return isinstance(x, Tensor) and memory_of(session, x) is array.storage
 
 
-def _again(key: Any) -> Aliased:
+def _again(key: Any) -> Retried:
     what = "after one way of this branch two names stand for one object"
     return Break.aliased(what, frozenset({key}))

@@ -13,7 +13,7 @@ import collections
 import functools
 import operator
 from collections.abc import Callable, Iterable
-from types import CellType, FunctionType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 from eager.sym import SymNumber
@@ -28,6 +28,8 @@ Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 Handler = Callable[..., Any]
 P = ParamSpec("P")
+ADDRESSES: Final = "sets in the order of addresses"  # what is tried again without them
+_ORDER: Final = "the order of a set of objects, which their addresses decide"
 HANDLERS: Final[dict[Any, Handler]] = {}  # builtins whose meaning differs on captured values
 
 
@@ -227,6 +229,33 @@ class Session:
             self.ties.compared(value)
             self.refuse_key(value)
             self.tells_apart(value)
+
+    def entering(self, values: Iterable[Any]) -> None:
+        """These become members of a set, inside. Raises Break where its order will be seen, which
+        their addresses decide."""
+        values = [*values]
+        self.hashing(values)
+        if ADDRESSES in self.outside.shared and any(self.is_elsewhere(x) for x in values):
+            raise Break("opaque object", _ORDER)
+
+    def order_seen(self, members: Any) -> None:
+        """The order of a set is seen. Raises Break where it is that of what stands for the members:
+        capture tries again, and leaves to Python what makes such sets."""
+        if len(members) > 1 and any(map(self.is_elsewhere, members)):
+            raise Break.tried_again("opaque object", _ORDER, frozenset({ADDRESSES}))
+
+    def is_elsewhere(self, value: Any) -> bool:
+        """Whether native code tells an object apart by its address, and what stands for it has
+        another."""
+        if type(value) is MethodType:
+            return self.is_elsewhere(value.__self__)
+        if not hashes_identity(value):
+            return type(value) in (tuple, frozenset) and any(map(self.is_elsewhere, value))
+        shadow = self.outside.shadow(value)
+        if shadow is not None:
+            return shadow.real is not value
+        stays = isinstance(value, type | FunctionType | BuiltinFunctionType | ModuleType)
+        return id(value) in self.made or not (stays or self.outside.is_fixed(value))
 
     def tells_apart(self, value: Any, depth: int = 0, *, equals: bool = False) -> None:
         """Note the objects from outside, also in containers, that something native tells apart by

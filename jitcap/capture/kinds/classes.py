@@ -306,7 +306,7 @@ class ClassKind(StaticKind):
             raise Break("unknown call", f"{fn.__module__}.{fn.__qualname__}() is called")
         if fn in (set, frozenset) and len(args) == 1:
             args = (list(s.iter(args[0])),)
-            s.hashing(args[0])
+            s.entering(args[0])
         if (fn is list or fn is tuple) and len(args) == 1 and type(args[0]) is Lazy:
             args = (s.list_of(args[0]),)
         if fn in (list, tuple, collections.deque) and args and isinstance(args[0], Module):

@@ -141,8 +141,12 @@ class NativeKind(Kind):
         cls = type(fn)
         raise Break("unknown call", f"a {cls.__module__}.{cls.__qualname__} is called")
 
-    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+    def owned(self, s: Session, owner: Any, fn: Any) -> None:
+        """Load what a method of it looks at."""
         self.settle(s, owner, 0)
+
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        self.owned(s, owner, fn)
         if isinstance(owner, str | bytes):
             if fn.__name__ == "join" and len(args) == 1:
                 args = (sequence_of(s, args[0], "can only join an iterable"),)
@@ -163,7 +167,8 @@ class NativeKind(Kind):
                 listed = type(arg) in (set, frozenset, list, tuple)
                 if listed:
                     s.settle(arg)
-                s.hashing(arg if listed else (arg,))
+                enters = s.hashing if isinstance(owner, dict) else s.entering
+                enters(arg if listed else (arg,))
                 pairs = arg if listed and isinstance(owner, dict) else ()
                 if fn.__name__ in _TAKES_ITERABLES and any(runs_python(s, p) for p in pairs):
                     raise Break("opaque object", f"{fn.__name__}() takes an instance for a pair")

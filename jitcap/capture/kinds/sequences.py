@@ -7,7 +7,7 @@ import operator
 import sys
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from eager.device import Size
 from eager.sym import SymNumber
@@ -33,6 +33,7 @@ from jitcap.capture.sizes import counted, growing
 from jitcap.equality import comparable
 from jitcap.guards import Equals, Length, TypeIs
 
+_ORDERED: Final = ("pop", "__iter__", "__repr__", "__reduce__", "__reduce_ex__")  # of a set
 _FEW = 32  # a run-time number is compared with each of as many elements of a set, and not hashed
 
 
@@ -461,7 +462,25 @@ class FrozensetKind(ContainerKind):
         return s.outside.constant(real, origin)
 
     def rebuild(self, make: Maker, value: Any) -> str:
+        make.session.order_seen(value)
         return make.let(f"frozenset(({make.all(value)}{',' if value else ''}))")
+
+    def settle(self, s: Session, value: Any, depth: int) -> None:
+        s.order_seen(value)
+        super().settle(s, value, depth)
+
+    def owned(self, s: Session, owner: Any, fn: Any) -> None:
+        """Most methods ask for members."""
+        if fn.__name__ in _ORDERED:
+            s.order_seen(owner)
+        super().settle(s, owner, 0)
+
+    def length(self, s: Session, obj: Any) -> int:
+        super().settle(s, obj, 0)
+        return len(obj)
+
+    def truth(self, s: Session, obj: Any) -> bool:
+        return self.length(s, obj) > 0
 
     def complete(self, s: Session, value: Any) -> None:
         super().complete(s, value)
@@ -487,6 +506,7 @@ class SetKind(FrozensetKind, MutableKind):
     """A set."""
 
     def rebuild(self, make: Maker, value: Any) -> str:
+        make.session.order_seen(value)
         return make.mutable(self, value)
 
     def filling(self, make: Maker, name: str, value: Any) -> list[str]:

@@ -32,7 +32,7 @@ opcode("BUILD_STRING")(_built(lambda world, parts: world.join(parts)))
 @opcode("BUILD_SET")
 def build_set(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     values = frame.popn(ins.arg)
-    vm.world.hashing(values)
+    vm.world.entering(values)
     frame.push(set(values))
 
 
@@ -65,7 +65,7 @@ def list_append(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("SET_ADD")
 def set_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     value = frame.pop()
-    vm.world.hashing((value,))
+    vm.world.entering((value,))
     _container(vm, frame, ins).add(value)
 
 
@@ -88,7 +88,7 @@ def list_extend(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("SET_UPDATE")
 def set_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     values = list(_left(vm.world.iter(frame.pop())))
-    vm.world.hashing(values)
+    vm.world.entering(values)
     _container(vm, frame, ins).update(values)
 
 

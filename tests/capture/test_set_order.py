@@ -1,0 +1,85 @@
+"""Sets of objects that hash by their address: their order is that of plain Python, though what
+stands for the objects during capture lies elsewhere."""
+
+import heapq
+
+import pytest
+
+from jitcap import jit
+
+
+class Box:
+    def __init__(self, n):
+        self.n = n
+
+
+class Longest:
+    """A key of its own."""
+
+    def __init__(self, box):
+        self.box = box
+
+    def __lt__(self, other):
+        return self.box.n > other.box.n
+
+
+def added(boxes):
+    found = set()
+    for box in boxes:
+        found.add(box)
+    return [box.n for box in found]
+
+
+def in_pairs(boxes):
+    return [a.n - b.n for a, b in {(a, b) for a in boxes for b in boxes[:2]}]
+
+
+PROGRAMS = {
+    "unpacked": lambda boxes: [box.n for box in {*boxes}],
+    "made": lambda boxes: [box.n for box in set(boxes)],
+    "comprehension": lambda boxes: [box.n for box in {box for box in boxes}],
+    "added": added,
+    "frozen": lambda boxes: next(iter(frozenset(boxes))).n,
+    "popped": lambda boxes: set(boxes).pop().n,
+    "less": lambda boxes: [box.n for box in set(boxes) - {boxes[0]}],
+    "listed": lambda boxes: [box.n for box in list(set(boxes))],
+    "enumerated": lambda boxes: [i * box.n for i, box in enumerate({*boxes})],
+    "starred": lambda boxes: (lambda *each: [box.n for box in each])(*{*boxes}),
+    "keys": lambda boxes: [box.n for box in dict.fromkeys(boxes).keys() & set(boxes[1:])],
+    "pairs": in_pairs,
+    "returned": lambda boxes: {*boxes},
+    "stable": lambda boxes: [box.n for box in sorted(set(boxes), key=lambda box: box.n > 2)],
+    "methods": lambda boxes: [m.__self__.n for m in {box.__init__ for box in boxes}],
+    "text": lambda boxes: [box.n for box in sorted(boxes, key=str)],
+    "largest text": lambda boxes: max(boxes, key=str).n,
+    "largest texts": lambda boxes: [box.n for box in heapq.nlargest(3, boxes, key=str)],
+    "own keys": lambda boxes: [box.n for box in sorted(boxes, key=Longest)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.filterwarnings("ignore:@jit")
+def test_order_is_that_of_the_objects(name):
+    program = PROGRAMS[name]
+    compiled = jit(program, backend="eager")
+    kept = []  # so that the next objects lie elsewhere
+    for count in (5, 5, 6, 9):
+        kept += [object() for _ in range(count)]
+        boxes = [Box(i) for i in range(count)]
+        expected, found = program(boxes), compiled(boxes)
+        assert [*found] == [*expected] if type(expected) is set else found == expected
+
+
+def test_asking_for_members_is_one_graph():
+    def step(boxes):
+        seen, numbers = set(), []
+        for box in boxes + boxes:
+            if box not in seen:
+                seen.add(box)
+                numbers.append(box.n)
+        return numbers, len(seen), bool(seen)
+
+    compiled = jit(step, backend="eager", fullgraph=True)
+    boxes = [Box(i) for i in range(5)]
+    assert compiled(boxes) == step(boxes) == ([0, 1, 2, 3, 4], 5, True)
+    assert compiled.stats.splits == 0
