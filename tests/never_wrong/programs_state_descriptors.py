@@ -284,3 +284,62 @@ def names_are_set_by_what_is_no_function():
         return x, len(named)
 
     return scene(step, nothing, observe=lambda: named)
+
+
+@case("descriptors")
+def a_descriptor_only_sets():
+    """It has no `__get__`: what it stored in the instance is what is read, else it itself."""
+
+    class Scaled:
+        def __set__(self, obj, value):
+            obj.__dict__["table"] = {**value, "sets": value.get("sets", 0) + 1}
+
+    class Deleted:
+        def __delete__(self, obj):
+            obj.__dict__["gone"] = True
+
+    class Layer:
+        table, gone, word = Scaled(), Deleted(), Scaled()
+
+    layer = Layer()
+
+    def step(x):
+        found = type(layer.table).__name__, type(layer.gone).__name__, type(Layer.table).__name__
+        layer.table = {"scale": 3}
+        layer.table["more"] = 2
+        del layer.gone
+        return x * layer.table["scale"] + layer.table["more"], found, layer.gone, layer.word is None
+
+    return scene(step, lambda: vars(layer).pop("table"), observe=lambda: repr(layer.table)[:8])
+
+
+@case("descriptors")
+def a_metaclass_has_a_data_descriptor():
+    class Chosen:
+        def __get__(self, cls, meta=None):
+            return 5 if cls is None else cls.number + 1
+
+        def __set__(self, cls, value):
+            raise AttributeError(value)
+
+    class Plain:
+        def __get__(self, cls, meta=None):
+            return 7
+
+    class OnlySets:
+        def __set__(self, cls, value):
+            raise AttributeError(value)
+
+    class Meta(type):
+        chosen, plain, sets = Chosen(), Plain(), OnlySets()
+
+    class Layer(metaclass=Meta):
+        number, chosen, plain, sets = 1, 2, 3, 4
+
+    class Bare(metaclass=Meta):
+        number = 10
+
+    return scene(
+        lambda x: x * Layer.chosen + Layer.plain + Layer.sets + Bare.plain + Bare.chosen,
+        lambda: setattr(Layer, "number", 20),
+    )

@@ -175,6 +175,13 @@ def _is_native_descriptor(cls: type) -> bool:
     return hasattr(cls, "__get__") and type(kind_of_class(cls)) is ForeignKind
 
 
+def is_data(s: Session, raw: Any) -> bool:
+    """Whether a member of a class goes before the instance's own. One that only sets does not."""
+    own = type(raw)
+    writes = any(class_raw(s, own, name) is not MISSING for name in ("__set__", "__delete__"))
+    return writes and class_raw(s, own, "__get__") is not MISSING
+
+
 def bind(s: Session, raw: Any, obj: Any, cls: type) -> Any:
     """What a class attribute becomes when read through an instance (or, obj=None, the class)."""
     if isinstance(raw, FunctionType):
@@ -266,6 +273,9 @@ class ClassKind(StaticKind):
         above = class_raw(s, meta, name) if meta is not type else MISSING
         if isinstance(above, property):
             return s.call(above.fget, (cls,), {})
+        native = isinstance(above, types.GetSetDescriptorType | types.MemberDescriptorType)
+        if above is not MISSING and not native and is_data(s, above):
+            return bind(s, above, cls, meta)
         raw = class_raw(s, cls, name)
         if isinstance(raw, types.GetSetDescriptorType) and cls is type:
             return getattr(cls, name)  # `type.__name__`: `type` is its own class

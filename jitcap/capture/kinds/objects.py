@@ -28,7 +28,14 @@ from jitcap.capture.kinds.base import (
     kind_of,
     of,
 )
-from jitcap.capture.kinds.classes import acts_by_itself, bind, class_raw, of_object, own_getter
+from jitcap.capture.kinds.classes import (
+    acts_by_itself,
+    bind,
+    class_raw,
+    is_data,
+    of_object,
+    own_getter,
+)
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind
 from jitcap.capture.kinds.iterators import by_index
 from jitcap.capture.kinds.mappings import DictShadow, touch
@@ -165,7 +172,7 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
     if isinstance(raw, MemberDescriptorType):
         _touch_slot(s, obj, name, raw)
         return raw.__get__(obj, cls)
-    data = raw is not MISSING and _is_data(s, raw)
+    data = raw is not MISSING and is_data(s, raw)
     if data and not isinstance(raw, types.GetSetDescriptorType):
         return bind(s, raw, obj, cls)
     value = own_field(s, obj, name)
@@ -213,11 +220,6 @@ def _touch_slot(s: Session, obj: Any, name: str, descriptor: Any) -> None:
     shadow = s.outside.shadow(obj)
     if isinstance(shadow, ObjectShadow) and is_python_class(descriptor.__objclass__):
         shadow.touch_slot(s, name, descriptor)
-
-
-def _is_data(s: Session, raw: Any) -> bool:
-    """Whether a member of a class goes before the instance's own."""
-    return any(class_raw(s, type(raw), name) is not MISSING for name in ("__set__", "__delete__"))
 
 
 def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
