@@ -65,9 +65,21 @@ def per_class(answer: Callable[[Any], T]) -> Callable[[Any], T]:
     return ask
 
 
+_SLOTS: Final = (
+    types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodWrapperType,
+    types.BuiltinFunctionType, types.NoneType,
+)  # fmt: skip
+
+
+def is_slot(member: Any) -> bool:
+    """Whether a member of a class is one of C's, or None, which says that there is none."""
+    return isinstance(member, _SLOTS)
+
+
 def answers_for_itself(cls: Any) -> bool:
     """Whether instances of a class are hashed or compared by the program's methods."""
-    return type(cls.__hash__) is FunctionType or type(cls.__eq__) is FunctionType
+    return not is_slot(cls.__hash__) or not is_slot(cls.__eq__)
 
 
 @lru_cache(maxsize=4096)

@@ -343,3 +343,31 @@ def a_metaclass_has_a_data_descriptor():
         lambda x: x * Layer.chosen + Layer.plain + Layer.sets + Bare.plain + Bare.chosen,
         lambda: setattr(Layer, "number", 20),
     )
+
+
+@case("descriptors")
+def the_class_of_a_class():
+    class Meta(type):
+        pass
+
+    class Told(type):
+        @property
+        def __class__(cls):
+            return int
+
+    class Plain:
+        pass
+
+    class Layer(metaclass=Meta):
+        pass
+
+    class Other(metaclass=Told):
+        pass
+
+    held = [Plain]
+
+    def step(x):
+        names = [c.__class__.__name__ for c in (Plain, Layer, Other, int, *held)]
+        return x * 2, names, Plain.__class__ is type, held[0].__class__.__name__
+
+    return scene(step, lambda: held.__setitem__(0, Layer))

@@ -38,6 +38,7 @@ from jitcap.capture.native import (
     is_library_class,
     is_native_class,
     is_python_class,
+    is_slot,
 )
 from jitcap.capture.origin import Attribute, Computed, Fixed, Item, MembersOf
 from jitcap.class_guard import ABSENT, Member, MembersAre
@@ -202,14 +203,23 @@ def bind(s: Session, raw: Any, obj: Any, cls: type) -> Any:
     return raw
 
 
+def special_of(raw: Any, name: str) -> FunctionType | None:
+    """A special method, if it is written in Python. Raises Break for one that is neither that nor
+    C's: what it is called with, its own class says."""
+    if isinstance(raw, FunctionType):
+        return raw
+    if raw is not MISSING and not is_slot(raw):
+        raise Break("opaque object", f"{name}, which is a {type(raw).__qualname__}")
+    return None
+
+
 def own_getter(s: Session, raw: Any) -> FunctionType | None:
     """The `__get__` of a member of a class, if it is the program's; it may be derived from
     `property` and its like."""
     if not is_python_class(type(raw)):
         return None
-    getter = class_raw(s, type(raw), "__get__")
-    mine = isinstance(getter, FunctionType) and getter is not _CACHED_GET
-    return getter if mine else None
+    getter = special_of(class_raw(s, type(raw), "__get__"), "__get__")
+    return None if getter is _CACHED_GET else getter
 
 
 _CACHED_GET: Final = vars(functools.cached_property)["__get__"]
@@ -259,8 +269,7 @@ class ClassKind(StaticKind):
 
     def special(self, s: Session, obj: Any, name: str) -> FunctionType | None:
         meta = type(obj)
-        raw = class_raw(s, meta, name) if meta is not type else None
-        return raw if isinstance(raw, FunctionType) else None
+        return special_of(class_raw(s, meta, name) if meta is not type else None, name)
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         cls, meta = obj, type(obj)
@@ -276,6 +285,8 @@ class ClassKind(StaticKind):
         native = isinstance(above, types.GetSetDescriptorType | types.MemberDescriptorType)
         if above is not MISSING and not native and is_data(s, above):
             return bind(s, above, cls, meta)
+        if name == "__class__":  # `object` has it, of instances
+            return meta
         raw = class_raw(s, cls, name)
         if isinstance(raw, types.GetSetDescriptorType) and cls is type:
             return getattr(cls, name)  # `type.__name__`: `type` is its own class
@@ -403,7 +414,8 @@ def construct(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
     new = class_raw(s, cls, "__new__")
     new = new.__func__ if isinstance(new, staticmethod) else new
     init = class_raw(s, cls, "__init__")
-    python_new, python_init = isinstance(new, FunctionType), isinstance(init, FunctionType)
+    python_new = new is not MISSING and not is_slot(new)
+    python_init = init is not MISSING and not is_slot(init)
     if not python_new and not python_init and not is_python_class(cls):
         return _construct_foreign(s, cls, args, kwargs)
     if acts_by_itself(s, cls):
@@ -412,7 +424,7 @@ def construct(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
         what = f"{cls.__qualname__}(), which says itself what it has or is"
         raise Break("opaque object", what)
     if python_new:
-        obj = s.call(new, (cls, *args), kwargs)
+        obj = s.call(bind(s, new, None, cls), (cls, *args), kwargs)
     elif new is object.__new__ or new is MISSING:
         obj = object.__new__(cls) if python_init else type.__call__(cls, *args, **kwargs)
     else:
@@ -423,7 +435,7 @@ def construct(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
     if not isinstance(obj, cls):
         return obj
     if python_init:
-        if s.call(init, (obj, *args), kwargs) is not None:
+        if s.call(bind(s, init, obj, type(obj)), args, kwargs) is not None:
             raise TypeError("__init__() should return None")
     elif init is not object.__init__ and not python_new and new is not object.__new__:
         s.native(init, (obj, *_contents(s, cls, args)), kwargs, stores=True)

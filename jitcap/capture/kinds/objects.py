@@ -35,12 +35,13 @@ from jitcap.capture.kinds.classes import (
     is_data,
     of_object,
     own_getter,
+    special_of,
 )
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind
 from jitcap.capture.kinds.iterators import by_index
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.sequences import ListShadow, guard_limit
-from jitcap.capture.native import is_native, is_native_class, is_python_class, shown
+from jitcap.capture.native import is_native, is_native_class, is_python_class, is_slot, shown
 from jitcap.capture.origin import Attribute, DictOf, Fixed, IsUnset, Origin, Slot, is_unset
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, DROP_ITEM, ITEM, PUT, Effect, Maker
@@ -387,7 +388,7 @@ class ObjectKind(MutableKind):
 
     def special(self, s: Session, obj: Any, name: str) -> Any:
         raw = class_raw(s, type(obj), name)
-        return raw if isinstance(raw, FunctionType) or _is_another(raw, name) else None
+        return raw if _is_another(raw, name) else special_of(raw, name)
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         if acts_by_itself(s, type(obj)):
@@ -415,7 +416,7 @@ class ObjectKind(MutableKind):
             if is_native(method):
                 return s.native(fn, args, kwargs)
             return s.call(method, (fn, *args), kwargs)
-        if kind_of(method).python:  # a method that is jitted
+        if method is not MISSING and not is_slot(method):  # one that is jitted, say
             return s.call(bind(s, method, fn, type(fn)), args, kwargs)
         return self.base.call(s, fn, args, kwargs)
 
@@ -464,6 +465,5 @@ class PlainKind(FixedKind, MutableKind):
 def compares_in_python(cls: type) -> bool:
     """Whether native code that hashes, compares or sorts instances looks at their attributes."""
     return issubclass(cls, SimpleNamespace) or any(
-        isinstance(getattr(cls, name, None), FunctionType)
-        for name in ("__eq__", "__hash__", "__lt__")
+        not is_slot(getattr(cls, name, None)) for name in ("__eq__", "__hash__", "__lt__")
     )

@@ -1,0 +1,145 @@
+"""Special methods that are no plain functions: descriptors of the program's own, callable objects,
+jitted functions, partial methods, static ones. Each as in plain Python, or refused."""
+
+import functools
+import types
+
+import pytest
+
+from jitcap import jit
+
+
+class Descriptor:
+    def __init__(self, function):
+        self.function = function
+
+    def __get__(self, obj, cls=None):
+        return self.function if obj is None else types.MethodType(self.function, obj)
+
+    def __call__(self, *args):
+        return self.function(*args)
+
+
+class Bare:
+    """Called without an instance."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, *args):
+        return self.function(None, *args)
+
+
+WAYS = {
+    "descriptor": Descriptor,
+    "bare": Bare,
+    "jitted": lambda function: jit(function, backend="eager"),
+    "partial method": functools.partialmethod,
+    "partial": lambda function: functools.partial(function, None),
+    "static": lambda function: staticmethod(lambda *args: function(None, *args)),
+    "class": classmethod,
+    "cached": functools.lru_cache(None),
+    "dispatched": functools.singledispatchmethod,
+}
+
+LOG = []
+
+
+def setting(obj):
+    obj[3] = 4
+    return list(LOG)
+
+
+def storing(obj):
+    obj.field = 1
+    return list(LOG)
+
+
+def deleting(obj):
+    del obj[3]
+    return list(LOG)
+
+
+def adding(obj):
+    obj += 1
+    return obj
+
+
+def entering(obj):
+    with obj as value:
+        return value
+
+
+def having(member):
+    class Owner:
+        field = member
+
+    return Owner().field, Owner.field
+
+
+def made(cls):
+    cls(3)
+    return list(LOG)
+
+
+class Made:
+    """With a `__new__` in Python."""
+
+    def __new__(cls, *args):
+        return object.__new__(cls)
+
+
+SPECIALS = {
+    "__init__": (lambda self, *args: LOG.append(args), made),
+    "__len__": (lambda self: 4, lambda cls: len(cls())),
+    "__bool__": (lambda self: False, lambda cls: 1 if cls() else 2),
+    "__getitem__": (lambda self, i: i * 2, lambda cls: cls()[5]),
+    "__setitem__": (lambda self, i, value: LOG.append((i, value)), lambda cls: setting(cls())),
+    "__delitem__": (lambda self, i: LOG.append(i), lambda cls: deleting(cls())),
+    "__iter__": (lambda self: iter([1, 2, 3]), lambda cls: [*cls()]),
+    "__next__": (lambda self: 5, lambda cls: next(cls())),
+    "__call__": (lambda self, *args: ("called", args), lambda cls: cls()(7)),
+    "__eq__": (lambda self, other: "equal", lambda cls: cls() == 3),
+    "__lt__": (lambda self, other: True, lambda cls: cls() < 3),
+    "__hash__": (lambda self: 77, lambda cls: (hash(cls()), {cls(): 1}.get(3, "none"))),
+    "__add__": (lambda self, other: ("add", other), lambda cls: cls() + 3),
+    "__radd__": (lambda self, other: ("radd", other), lambda cls: 3 + cls()),
+    "__iadd__": (lambda self, other: ("iadd", other), lambda cls: adding(cls())),
+    "__neg__": (lambda self: "minus", lambda cls: -cls()),
+    "__contains__": (lambda self, item: item == 9, lambda cls: (9 in cls(), 8 in cls())),
+    "__str__": (lambda self: "text", lambda cls: str(cls()) + f"{cls()}"),
+    "__format__": (lambda self, how: "text" + how, lambda cls: f"{cls():>3}"),
+    "__getattr__": (lambda self, name: name * 2, lambda cls: cls().field),
+    "__setattr__": (lambda self, name, value: LOG.append((name, value)), lambda c: storing(c())),
+    "__enter__": (lambda self: "in", lambda cls: entering(cls())),
+    "__index__": (lambda self: 2, lambda cls: [1, 2, 3][cls()]),
+    "__float__": (lambda self: 2.5, lambda cls: float(cls())),
+    "__abs__": (lambda self: 3, lambda cls: abs(cls())),
+    "__get__": (lambda self, obj, cls=None: ("got", obj is None), lambda cls: having(cls())),
+    "__reversed__": (lambda self: "reversed", lambda cls: reversed(cls())),
+    "__new__": (lambda cls, *args: 8, lambda cls: cls()),
+}
+
+
+def outcome(program, cls):
+    LOG.clear()
+    try:
+        return program(cls)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+@pytest.mark.parametrize("name", SPECIALS)
+@pytest.mark.filterwarnings("ignore:@jit")
+def test_special_method_of_another_kind(name):
+    function, program = SPECIALS[name]
+    for way, make in WAYS.items():
+        for base in (object, Made) if name == "__init__" else (object,):
+            members = {name: make(function)}
+            if name == "__enter__":
+                members["__exit__"] = lambda self, *error: False
+            cls = type("Own", (base,), members)
+            expected = outcome(program, cls)
+            compiled = jit(program, backend="eager")
+            for _ in range(2):
+                assert outcome(compiled, cls) == expected, way
