@@ -6,6 +6,7 @@ the place: the same file, line, name and globals, nothing but a call.
 """
 
 from __future__ import annotations
+import __future__
 
 import sys
 import warnings
@@ -18,6 +19,9 @@ from typing import Any, Final
 from jitcap.capture.interpret import Frame
 
 _OURS: Final = ("jitcap", "eager", "codegen")
+_FUTURE: Final = sum(
+    {getattr(__future__, name).compiler_flag for name in __future__.all_feature_names}
+)
 _INTERNAL: Final = ("jitcap.capture.", "jitcap.split")
 
 
@@ -47,6 +51,8 @@ def _placed(template: CodeType, code: CodeType, columns: tuple[int, int, int, in
         co_qualname=code.co_qualname,
         co_firstlineno=line,
         co_linetable=b"".join(bytes([0x80 | kind << 3 | size - 1]) + where for size in sizes),
+        # what `exec`, `eval` and `compile` of the program inherit
+        co_flags=template.co_flags & ~_FUTURE | code.co_flags & _FUTURE,
     )
 
 

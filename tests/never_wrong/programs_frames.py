@@ -387,3 +387,15 @@ def the_lines_of_a_recursion_that_splits():
         return [][n] if n == 0 else fall(x, n - 1)
 
     return over(fall, [0, 3])
+
+
+@case("frames")
+def text_that_is_executed_has_the_futures_of_its_function():
+    def step(x, n):
+        space = {}
+        exec("number: int = 1\ndef half(x: float): ...", space)
+        code = compile("other: int", "other", "exec")
+        exec(code, space)
+        return x * n, space["__annotations__"], space["half"].__annotations__
+
+    return over(step, [1, 2])
