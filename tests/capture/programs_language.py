@@ -504,3 +504,14 @@ def exception_groups(text):
         run(ValueError("lone")),
         run(OSError("other")),
     )
+
+
+@case()
+def a_keyword_is_given_twice():
+    found = []
+    for first, second in (({"a": 1}, {"a": 2}), ({"a'b": 1}, {"a'b": 2}), ({1: 1}, {1: 2})):
+        try:
+            helper(1, **first, **second)
+        except TypeError as error:
+            found.append(str(error))
+    return found

@@ -111,7 +111,7 @@ def dict_merge(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     what = f"argument after ** must be a mapping, not {shown(type(mapping))}"
     for key, value in entries(vm.world, mapping, lambda: f"{_shown(vm, frame, ins)} {what}"):
         if key in target:
-            again = f"got multiple values for keyword argument {key!r}"
+            again = f"got multiple values for keyword argument '{vm.world.convert(key, 1)}'"
             raise TypeError(f"{_shown(vm, frame, ins)} {again}")
         target[key] = value
 
