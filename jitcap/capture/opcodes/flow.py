@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from jitcap.capture.breaks import Break
-from jitcap.capture.bytecode import Instruction
+from jitcap.capture.bytecode import VERSION, Instruction
 from jitcap.capture.interpret import NULL, Done, Frame, Interpreter, Opcode
 from jitcap.capture.native import shown
 from jitcap.capture.opcodes.basic import opcode
@@ -241,8 +241,14 @@ def with_except_start(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 def match_keys(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     keys, subject = frame.stack[-1], frame.stack[-2]
     get = vm.world.getattr(subject, "get") if keys else None
-    values = []
+    values: list[Any] = []
+    seen: set[Any] = set()
     for key in keys:
+        vm.world.hashing([key])
+        if key in seen:
+            again = vm.world.convert(key, 2)
+            raise ValueError(f"mapping pattern checks duplicate key ({again})")
+        seen.add(key)
         values.append(vm.world.call(get, (key, NULL), {}))
         if values[-1] is NULL:
             frame.push(None)
@@ -256,24 +262,44 @@ _POSITIONAL_SELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, s
 @opcode("MATCH_CLASS")
 def match_class(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     subject, cls, names = frame.popn(3)
+    if not isinstance(cls, type):
+        what = "class" if VERSION >= (3, 12) else "type"
+        raise TypeError(f"called match pattern must be a {what}")
     if not vm.world.truth(vm.world.call(isinstance, (subject, cls), {})):
         frame.push(None)
         return
     values: list[Any] = []
-    given = vm.world.call(getattr, (cls, "__match_args__", None), {})
-    if ins.arg and issubclass(cls, _POSITIONAL_SELF) and given is None:
+    positional = _match_args(vm, cls, ins.arg) if ins.arg else ()
+    if positional is None:
         values.append(subject)
-        positional: tuple[str, ...] = ()
-    else:
-        positional = tuple(given or ())[: ins.arg]
-        if len(positional) < ins.arg:
-            raise TypeError(
-                f"{cls.__name__}() accepts {len(positional)} positional sub-patterns "
-                f"({ins.arg} given)"
-            )
-    try:
-        values += [vm.world.getattr(subject, name) for name in (*positional, *names)]
-    except AttributeError:
-        frame.push(None)
-    else:
-        frame.push(tuple(values))
+    seen: set[str] = set()
+    for name in (*(positional or ()), *names):
+        if type(name) is not str:
+            what = f"__match_args__ elements must be strings (got {shown(type(name))})"
+            raise TypeError(what)
+        if name in seen:
+            what = f"got multiple sub-patterns for attribute {name!r}"
+            raise TypeError(f"{shown(cls)}() {what}")
+        seen.add(name)
+        try:
+            values.append(vm.world.getattr(subject, name))
+        except AttributeError:
+            frame.push(None)
+            return
+    frame.push(tuple(values))
+
+
+def _match_args(vm: Interpreter, cls: Any, count: int) -> tuple[Any, ...] | None:
+    """The names for `count` patterns without one; None: the one stands for the subject itself."""
+    given = vm.world.call(getattr, (cls, "__match_args__", NULL), {})
+    names: Any = () if given is NULL else given
+    if type(names) is not tuple:
+        what = f"__match_args__ must be a tuple (got {shown(type(names))})"
+        raise TypeError(f"{shown(cls)}.{what}")
+    itself = given is NULL and issubclass(cls, _POSITIONAL_SELF)
+    allowed = 1 if itself else len(names)
+    if allowed < count:
+        plural = "" if allowed == 1 else "s"
+        what = f"accepts {allowed} positional sub-pattern{plural} ({count} given)"
+        raise TypeError(f"{shown(cls)}() {what}")
+    return None if itself else names[:count]
