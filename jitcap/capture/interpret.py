@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from jitcap.capture.breaks import Break
 from jitcap.capture.bytecode import VERSION, Bytecode, Instruction, decode
+from jitcap.capture.native import shown
 
 
 class Null:
@@ -227,7 +228,7 @@ class Interpreter:
         if frame.instruction.op != "RERAISE" or handler is None:
             self.world.place(frame, error)
         if frame.instruction.op != "RERAISE" and error is not self.passing:
-            self._chain(error)
+            self.chain(error, self.handled())
         self.passing = error if handler is None else None
         if handler is None:
             frame.stack.clear()  # a generator there ends now
@@ -251,10 +252,9 @@ class Interpreter:
         frames = reversed(self.frames)
         return next((f.handled[-1] for f in frames if f.handled[-1] is not None), self.outer)
 
-    def _chain(self, error: BaseException) -> None:
+    def chain(self, error: BaseException, context: BaseException | None) -> None:
         """An exception that is raised while another is handled has that as its context; as in
         CPython, no chain becomes a cycle."""
-        context = self.handled()
         if context is None or context is error:
             return
         link, slow, moves = context, context, False
@@ -290,7 +290,7 @@ class OpcodeTable(dict[str, Opcode]):
         return unsupported
 
 
-_NOTHING: Final = object()
+_STOPPED: Final = "generator raised StopIteration"
 _OF_THREE: Final = (
     "the (type, exc, tb) signature of throw() is deprecated, use the single-arg signature instead."
 )
@@ -334,7 +334,7 @@ class Generator:
             done = self.vm.run(frame)
         except StopIteration as error:
             self.frame = None
-            raise RuntimeError("generator raised StopIteration") from error
+            raise RuntimeError(_STOPPED) from error
         except BaseException:
             self.frame = None
             raise
@@ -365,44 +365,52 @@ class Generator:
         except Exception as error:  # noqa: BLE001 - CPython prints it
             self.vm.dropped = Break("generator", f"{type(error).__name__} in one that is dropped")
 
-    def throw(self, error: Any, value: Any = _NOTHING, tb: Any = None) -> Any:
+    def throw(self, error: Any, *more: Any) -> Any:
         """Raise `error` where the generator is suspended, or in the one that it delegates to."""
-        if value is not _NOTHING and VERSION >= (3, 12):
+        if more and VERSION >= (3, 12):
             self.vm.world.call(warnings.warn, (_OF_THREE, DeprecationWarning), {})
-        frame = self._ready()
-        raised = self._exception(error, None if value is _NOTHING else value)
-        if not self.started:
-            self.frame = None
+        if self.running:
+            raise ValueError("generator already executing")
+        frame = self.frame
+        send = self._delegation(frame) if frame is not None and self.started else None
         try:
-            if self.frame is None:
-                raise raised
-            send = self._delegation(frame)
-            if send is None:
-                self._raise(frame, raised)
-            else:
-                suspended, given = self._pass_on(send, frame, raised)
+            if frame is not None and send is not None:
+                suspended, given = self._pass_on(send, frame, (error, *more))
                 if suspended:
                     return given
-        except BaseException:
-            self.frame = None
-            raise
+            else:
+                self._raise(frame if self.started else None, self._exception(error, *more))
+        except StopIteration as stop:
+            if frame is None or VERSION >= (3, 12):  # later versions: by STOPITERATION_ERROR
+                raise
+            raise RuntimeError(_STOPPED) from stop
         finally:
-            del raised, error  # see `unwind`
-        return self._resume(frame)
+            del error, more  # see `unwind`
+        return self._resume(self._ready())
 
-    def _exception(self, error: Any, value: Any) -> BaseException:
-        """What `throw(error, value)` raises."""
+    def _exception(self, error: Any, value: Any = None, tb: Any = None) -> BaseException:
+        """What `throw(error, value, tb)` raises. Raises TypeError, in the name of the caller, where
+        that is nothing to raise; what making it raises is raised in the generator."""
         if isinstance(error, BaseException):
             if value is not None:
                 raise TypeError("instance exception may not have a separate value")
             return error
         if not isinstance(error, type) or not issubclass(error, BaseException):
             what = "exceptions must be classes or instances deriving from BaseException"
-            raise TypeError(f"{what}, not {type(error).__name__}")
+            raise TypeError(f"{what}, not {shown(type(error))}")
         if isinstance(value, error):
             return value
         given = value if isinstance(value, tuple) else () if value is None else (value,)
-        made: BaseException = self.vm.world.call(error, given, {})
+        try:
+            made = self.vm.world.call(error, given, {})
+            if not isinstance(made, BaseException):
+                what = "should have returned an instance of BaseException"
+                text = self.vm.world.convert(error, 2)
+                raise TypeError(f"calling {text} {what}, not {shown(type(made))}")
+        except self.vm.passthrough:
+            raise
+        except BaseException as raised:  # noqa: BLE001 - the program may handle it
+            return raised
         return made
 
     def _delegation(self, frame: Frame) -> Instruction | None:
@@ -413,16 +421,18 @@ class Generator:
             return None
         return code[jump.target]
 
-    def _pass_on(self, send: Instruction, frame: Frame, error: BaseException) -> tuple[bool, Any]:
-        """Give `error` to the iterator of a `yield from`: (True, what it yields), or, when the
-        generator itself goes on, (False, None)."""
+    def _pass_on(self, send: Instruction, frame: Frame, given: tuple[Any, ...]) -> tuple[bool, Any]:
+        """Give what is thrown to the iterator of a `yield from`: (True, what it yields), or, when
+        the generator itself goes on, (False, None)."""
         world, inner = self.vm.world, frame.stack[-1]
-        ends = isinstance(error, GeneratorExit)
+        kind = given[0] if isinstance(given[0], type) else type(given[0])
+        ends = issubclass(kind, GeneratorExit)
+        error: BaseException | None = None
         self.running = True
         try:
             method = world.getattr(inner, "close" if ends else "throw")
             if not ends:
-                return True, world.call(method, (error,), {})
+                return True, world.call(method, given, {})
             world.call(method, (), {})
         except self.vm.passthrough:
             raise
@@ -433,29 +443,43 @@ class Generator:
             frame.pc = send.target
             return False, None
         except AttributeError as missing:
-            error = error if missing.obj is inner else missing
+            error = None if missing.obj is inner else missing
         except BaseException as raised:  # noqa: BLE001 - the program may handle it
             error = raised
         finally:
             self.running = False
-        self._raise(frame, error)
+        self._raise(frame, self._exception(*given) if error is None else error)
         return False, None
 
-    def _raise(self, frame: Frame, error: BaseException) -> None:
-        """As if the instruction where it is suspended raised, with what is handled there."""
-        self.vm.frames.append(frame)
+    def _raise(self, frame: Frame | None, error: BaseException) -> None:
+        """As if the instruction where it is suspended raised. Of what is handled, the generator's
+        own is its context: that of whoever throws it is not. No frame: the caller's own raises."""
+        vm = self.vm
+        if frame is None:
+            self.frame, vm.passing = None, error
+            raise error
+        if frame.handled[-1] is not None:
+            vm.chain(error, frame.handled[-1])
+        vm.frames.append(frame)
+        vm.passing = error
         try:
-            self.vm.unwind(frame, error)
+            vm.unwind(frame, error)
+        except BaseException:
+            self.frame = None
+            raise
         finally:
-            self.vm.frames.pop()
+            vm.frames.pop()
+            del error  # see `unwind`
 
     def close(self) -> None:
         """Raise GeneratorExit where it is suspended and expect it to end."""
         if self.frame is None or not self.started:
             self.frame = None
             return
+        end = GeneratorExit()
+        self.vm.chain(end, self.vm.handled())
         try:
-            self.throw(GeneratorExit())
+            self.throw(end)
         except (GeneratorExit, StopIteration):
             self.frame = None
             return

@@ -2,7 +2,9 @@
 
 import pytest
 
+from . import programs_generators as programs_generators
 from . import programs_language as programs_language
+from . import programs_match as programs_match
 from . import programs_objects as programs_objects
 from .harness import check, version_of
 from .programs_language import counter_factory

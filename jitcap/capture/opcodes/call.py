@@ -105,8 +105,8 @@ def yield_value(vm: Interpreter, frame: Frame, ins: Instruction) -> Done:
 
 @opcode("GET_YIELD_FROM_ITER")
 def get_yield_from_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    if not isinstance(frame.stack[-1], Generator):
-        frame.push(vm.world.iter(frame.pop()))
+    if not isinstance(frame.stack[-1], Generator):  # itself: its `send` and `throw` are asked for
+        frame.push(vm.world.call(iter, (frame.pop(),), {}))
 
 
 @opcode("SEND")
@@ -140,5 +140,5 @@ def stopiteration_error(vm: Interpreter, frame: Frame, ins: Instruction) -> None
     error = frame.stack[-1]
     if isinstance(error, StopIteration):
         wrapped = RuntimeError("generator raised StopIteration")
-        wrapped.__cause__ = error
+        wrapped.__cause__ = wrapped.__context__ = error
         frame.stack[-1] = wrapped
