@@ -2,6 +2,7 @@
 
 import pytest
 
+from . import programs_classes as programs_classes
 from . import programs_generators as programs_generators
 from . import programs_language as programs_language
 from . import programs_match as programs_match

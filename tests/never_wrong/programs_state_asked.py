@@ -403,3 +403,62 @@ def a_dictionary_that_lists_its_own_keys_is_copied():
 
     held = Own(a=1)
     return over(lambda x, n: (held.copy(), x * n), [1, 2, 3], lambda: log)
+
+
+@case("asked")
+def objects_with_bases_are_as_good_as_classes():
+    class Based:
+        def __init__(self, *bases):
+            self.given = bases
+
+        @property
+        def __bases__(self):
+            LOG.append("bases")
+            return self.given
+
+    class Endless:
+        def __getattr__(self, name):
+            return Endless(), Endless()
+
+    def step(x, n):
+        LOG.clear()
+        first = Based(int)
+        second = Based(first, str)
+        found = [issubclass(second, first), issubclass(first, second), issubclass(second, str)]
+        found += [isinstance(n, first), issubclass(int, second)]
+        try:
+            issubclass(Endless(), int)
+        except RecursionError:
+            found.append("endless")
+        return x * n, found
+
+    return over(step, [1, 2], lambda: LOG)
+
+
+class Shown:
+    def __get__(self, obj, cls):
+        return obj is cls, cls.__name__
+
+
+class Wrapped:
+    shown = classmethod(Shown())
+    counted = classmethod(lambda *args: len(args))
+    named = classmethod(property(lambda cls: cls.__name__))
+    twice = classmethod(classmethod(lambda cls: cls.__name__))
+
+
+class OfWrapped(Wrapped):
+    pass
+
+
+@case("asked", one_graph=sys.version_info < (3, 13))
+def a_class_method_of_a_descriptor():
+    def step(x, n):
+        found = [Wrapped.counted(), OfWrapped().counted(n)]
+        for name in ("shown", "named", "twice"):
+            for owner in (Wrapped, OfWrapped, OfWrapped()):
+                value = getattr(owner, name)
+                found.append(value if isinstance(value, str | tuple) else callable(value))
+        return x * n, found
+
+    return over(step, [1, 2])

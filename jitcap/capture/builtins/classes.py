@@ -87,16 +87,20 @@ def _type(s: Session, /, *args: Any, **kwargs: Any) -> Any:
 def _checked(s: Session, builtin: Any, obj: Any, classes: Any) -> Any:
     """A metaclass is asked by the interpreter, but for those of abstract classes."""
     kind_of(classes).see(s, classes, f"{builtin.__name__}()")
-    if isinstance(classes, types.UnionType) or typing.get_origin(classes) is typing.Union:
+    if isinstance(classes, types.UnionType):
         classes = typing.get_args(classes)
     if type(classes) is tuple:
         return any(_checked(s, builtin, obj, c) for c in classes)
-    if not isinstance(classes, type):
-        return builtin(obj, classes)
     name = "__instancecheck__" if builtin is isinstance else "__subclasscheck__"
     check = None if type(classes) is type else s.special(classes, name)
-    if check is not None and check.__globals__["__name__"] not in ("abc", "typing"):
+    if check is not None and not (
+        isinstance(classes, abc.ABCMeta) and check.__globals__["__name__"] in ("abc", "typing")
+    ):
         return s.truth(s.call(check, (classes, obj), {}))
+    for asked in (classes, *([obj] if builtin is issubclass else [])):
+        if not isinstance(asked, type):
+            _refuse_bases(s, asked, builtin)
+            return builtin(obj, classes)  # raises
     if builtin is issubclass:
         return _derives(s, obj, classes)
     cls = kind_of(obj).type_of(obj)
@@ -110,6 +114,16 @@ def _checked(s: Session, builtin: Any, obj: Any, classes: Any) -> Any:
     if not kind_of(obj).python:
         return _derives(s, type(obj), classes)
     return _derives(s, type(obj), classes) or _derives(s, s.getattr(obj, "__class__"), classes)
+
+
+def _refuse_bases(s: Session, obj: Any, builtin: Any) -> None:
+    """An object of the program may have `__bases__`, and is then as good as a class."""
+    if kind_of(obj).python and (
+        class_raw(s, cls := type(obj), "__bases__") is not MISSING
+        or class_raw(s, cls, "__getattr__") is not MISSING
+        or own_field(s, obj, "__bases__") is not MISSING
+    ):
+        raise Break("opaque object", f"{builtin.__name__}() of a {cls.__qualname__} with bases")
 
 
 def _derives(s: Session, cls: Any, classes: type) -> bool:
@@ -127,6 +141,11 @@ def _guard_registry(s: Session, cls: type, abstract: type, *, answer: bool) -> N
     if is_library_class(abstract):
         s.guard_that("{}({}, {})", issubclass, cls, abstract, answer=answer)
         return
+    if id(abstract) in s.made and all(
+        id(cls := known()) in s.made or type(cls) is type
+        for known in abc._get_dump(abstract)[0]  # type: ignore[attr-defined]
+    ):
+        return  # nobody else can register with it, or with what is
     s.bound_to = f"what is registered with {abstract.__qualname__}"
     if not answer:
         s.guard_that(f"{{}}() == {abc.get_cache_token()}", abc.get_cache_token)

@@ -192,7 +192,7 @@ def bind(s: Session, raw: Any, obj: Any, cls: type) -> Any:
     if isinstance(raw, staticmethod):
         return raw.__func__
     if isinstance(raw, classmethod):
-        return MethodType(raw.__func__, cls)
+        return _of_class(s, raw, cls)
     if isinstance(raw, property) and obj is not None:
         return s.call(raw.fget, (obj,), {})
     if isinstance(raw, types.ClassMethodDescriptorType):
@@ -211,6 +211,16 @@ def special_of(raw: Any, name: str) -> FunctionType | None:
     if raw is not MISSING and not is_slot(raw):
         raise Break("opaque object", f"{name}, which is a {type(raw).__qualname__}")
     return None
+
+
+def _of_class(s: Session, raw: Any, cls: type) -> Any:
+    """What a class method becomes; up to Python 3.12 a descriptor in it (a property) is asked."""
+    fn = raw.__func__
+    if sys.version_info < (3, 13) and hasattr(type(fn), "__get__"):
+        return bind(s, fn, cls, cls)
+    if not callable(fn):
+        raise Break("opaque object", f"a method of {cls.__qualname__} that cannot be called")
+    return MethodType(fn, cls)
 
 
 def own_getter(s: Session, raw: Any) -> FunctionType | None:
