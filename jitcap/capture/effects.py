@@ -22,7 +22,7 @@ from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.kinds.tensors import AsTensor, TensorShadow
 from jitcap.capture.origin import Attribute, Fixed, Told
 from jitcap.capture.outside import Shadow, ends
-from jitcap.capture.rebuild import CYCLE, Rebuilder
+from jitcap.capture.rebuild import CYCLE, Cycles, Rebuilder
 from jitcap.capture.replay import ATTRIBUTE, VERSION, Effect
 from jitcap.capture.session import Session
 from jitcap.guards import Distinct, Names, Same
@@ -83,11 +83,11 @@ class Epilogue:
 
 def epilogue(session: Session, value: Any, names: Names) -> Epilogue:
     """Render the effects and the return value. Raises Break for what cannot be replayed."""
-    early: set[int] = set()
+    cycles = Cycles()
     inner: set[int] = set()
     while True:
         rebuilder = Rebuilder(session, names)
-        rebuilder._early, rebuilder.inner = early, inner
+        rebuilder.cycles, rebuilder.inner = cycles, inner
         try:
             rendered = _render(session, value, rebuilder)
         except CYCLE:

@@ -6,7 +6,8 @@ cycles included); tensors and run-time numbers become outputs of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from eager.autograd import retain_grad
@@ -45,6 +46,42 @@ def _array_of_one(tensor: Tensor) -> Any:
     return tensor._array
 
 
+class Cycles:
+    """Objects (ids) that contain themselves, as the attempts to make them find out: those that are
+    made `early` and filled later, and `whole` ones, which are not: tuples."""
+
+    def __init__(self) -> None:
+        self.early: set[int] = set()
+        self.whole: set[int] = set()
+        self._busy: dict[int, None] = {}  # what is being made, outermost first
+
+    @contextmanager
+    def making(self, value: Any) -> Iterator[None]:
+        if id(value) in self._busy:
+            self._note(value)
+            raise _Cycle
+        self._busy[id(value)] = None
+        try:
+            yield
+        finally:
+            del self._busy[id(value)]
+
+    def _note(self, value: Any) -> None:
+        """It contains itself. One that was to be made early and was not must be whole: the others
+        in the cycle are made early, and filled behind it."""
+        if id(value) in self.early:
+            if id(value) in self.whole:
+                raise Break("effect", f"a {type(value).__name__} that contains itself")
+            self.whole.add(id(value))
+            busy = list(self._busy)
+            self.early.update(busy[busy.index(id(value)) :])
+        self.early.add(id(value))
+
+    def wait(self) -> bool:
+        """Whether a whole one is being made, behind which the others are filled."""
+        return not self.whole.isdisjoint(self._busy)
+
+
 class Rebuilder:
     """Renders values. `outputs` collects the graph outputs that the source refers to as `o[i]`."""
 
@@ -64,8 +101,8 @@ class Rebuilder:
         self.counters: dict[int, str] = {}  # id of a Storage -> variable of a tensor that has it
         self.histories: dict[int, str] = {}  # id of a tape node -> variable of what stands for it
         self.reporting = False  # whether it is for a call of the host, which only shows it
-        self._busy: set[int] = set()
-        self._early: set[int] = set()  # objects in cycles
+        self.cycles = Cycles()
+        self._unfilled: list[tuple[MutableKind, str, Any]] = []  # what waits for a whole one
         self._keep: list[Any] = []
 
     # ---- the entry points
@@ -90,6 +127,9 @@ class Rebuilder:
             text = self._new(value, cls)
         self.memo[id(value)] = text
         self._keep.append(value)
+        while self._unfilled and not self.cycles.wait():
+            kind, name, held = self._unfilled.pop()
+            self.late += kind.filling(self, name, held)
         return text
 
     def written_at(self, twin: Any, key: Any) -> str:
@@ -123,21 +163,18 @@ class Rebuilder:
         made = value if isinstance(value, type) else cls
         if self.is_made(made):
             raise Break("effect", f"the class {made.__qualname__}, made by every call, escapes")
-        if id(value) in self._busy:
-            self._early.add(id(value))
-            raise _Cycle
-        self._busy.add(id(value))
-        try:
+        with self.cycles.making(value):
             return _made(self, value)
-        finally:
-            self._busy.discard(id(value))
 
     def mutable(self, kind: MutableKind, value: Any) -> str:
         """An object that can contain itself: then it is filled when everything is there."""
-        if id(value) in self._early:
+        if id(value) in self.cycles.early:
             name = self.let(kind.empty(self, value))
             self.memo[id(value)] = name
-            self.late += kind.filling(self, name, value)
+            if self.cycles.wait():
+                self._unfilled.append((kind, name, value))
+            else:
+                self.late += kind.filling(self, name, value)
             return name
         if type(value) is list:
             return self.let(f"[{self.all(value)}]")

@@ -4,8 +4,9 @@ import copy
 
 import eager
 from eager import nn
+from jitcap import graph_break
 
-from .harness import case
+from .harness import case, over
 from .scene import nothing, rows, scene
 
 
@@ -479,3 +480,28 @@ def gradients_of_one_leaf_by_two_names():
         state.a.grad = None
 
     return scene(step, join, nothing, observe=lambda: (state.a.grad, state.b.grad))
+
+
+@case("aliasing", one_graph=True)
+def a_tuple_holds_itself():
+    def step(x, n):
+        inner = [n]
+        outer = (inner, {"inner": inner})
+        inner.append((outer, [outer]))
+        table = {"whole": (outer, outer)}
+        inner.append(table)
+        return x * n, outer, table
+
+    return over(step, [1, 2])
+
+
+@case("aliasing")
+def a_tuple_that_holds_itself_lives_over_a_split():
+    def step(x, n):
+        outer = ([n], x * n)
+        outer[0].append(outer)
+        graph_break()
+        outer[0].append(n)
+        return outer
+
+    return over(step, [1, 2])
