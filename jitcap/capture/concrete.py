@@ -97,7 +97,8 @@ class ConcreteWorld:
             target, given = target.__func__, (target.__self__, *given)
         if type(target) is FunctionType and self._splits(target):
             return self._nested(target, given, kwargs)
-        method: Any = getattr(type(target), "__call__", None)  # noqa: B004 - the function is wanted
+        held = (vars(c) for c in type(target).__mro__)  # as it is: no descriptor is asked
+        method: Any = next((names["__call__"] for names in held if "__call__" in names), None)
         is_object = type(method) is FunctionType and not issubclass(type(target), type)
         if is_object and self._splits(method):
             return self._nested(method, (target, *given), kwargs)

@@ -6,6 +6,8 @@ import itertools
 import sys
 import types
 
+from jitcap import graph_break
+
 from .harness import case, over
 from .scene import nothing, scene
 
@@ -460,5 +462,27 @@ def a_class_method_of_a_descriptor():
                 value = getattr(owner, name)
                 found.append(value if isinstance(value, str | tuple) else callable(value))
         return x * n, found
+
+    return over(step, [1, 2])
+
+
+@case("asked")
+def a_descriptor_is_asked_for_each_call_between_two_parts():
+    class Called:
+        def __get__(self, obj, cls):
+            LOG.append(obj is None)
+            return lambda: 1 if obj is None else obj.v
+
+    class Caller:
+        __call__ = Called()
+
+        def __init__(self, v):
+            self.v = v
+
+    def step(x, n):
+        LOG.clear()
+        caller = Caller(n)
+        graph_break()
+        return x * caller(), LOG.copy()
 
     return over(step, [1, 2])
