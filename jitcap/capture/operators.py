@@ -37,11 +37,11 @@ def binary(s: Session, op: str, a: Any, b: Any) -> Any:
     """`a op b`, also in place (`+=`)."""
     inplace = op in INPLACE
     symbol = op[:-1] if inplace else op
+    plain = INPLACE[op] if inplace else _BINARY[op]
     if type(a) in _PLAIN and type(b) in _PLAIN:
         if symbol == "%" and type(a) is str and isinstance(b, SymNumber):
             return promise(s, operator.mod, (a, b))
-        return _numbers_or_values(s, _BINARY[symbol], a, b)
-    plain = INPLACE[op] if inplace else _BINARY[op]
+        return _numbers_or_values(s, plain, a, b)
     name = NAMES.get(symbol, symbol)
     if kind_of(a).python or kind_of(b).python:
         names = {f"__{name}__", f"__r{name}__", f"__i{name}__"}

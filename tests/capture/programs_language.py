@@ -515,3 +515,38 @@ def a_keyword_is_given_twice():
         except TypeError as error:
             found.append(str(error))
     return found
+
+
+@case(None, 2)
+def operands_in_place_that_do_not_fit(a, b):
+    found = []
+    for change in ("**", "-", "@", "//", "<<", "&"):
+        x = a
+        try:
+            match change:
+                case "**":
+                    x **= b
+                case "-":
+                    x -= b
+                case "@":
+                    x @= b
+                case "//":
+                    x //= b
+                case "<<":
+                    x <<= b
+                case _:
+                    x &= b
+        except TypeError as error:
+            found.append(str(error))
+    return found
+
+
+@case()
+def notes_that_are_no_list():
+    error, found = ValueError("noted"), []
+    error.__notes__ = ("first",)
+    try:
+        error.add_note("second")
+    except TypeError as refusal:
+        found.append(str(refusal))
+    return found, error.__notes__

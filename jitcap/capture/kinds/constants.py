@@ -482,7 +482,10 @@ class ExceptionKind(NativeKind, MutableKind):
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         self.see(s, owner, f".{fn.__name__}()")
         if fn.__name__ == "add_note" and [kind_of(a).type_of(a) for a in args] == [str]:
-            owner.__dict__.setdefault("__notes__", []).append(args[0])  # text may come later
+            notes = owner.__dict__.setdefault("__notes__", [])
+            if not isinstance(notes, list):
+                raise TypeError("Cannot add note: __notes__ is not a list")
+            notes.append(args[0])  # text may come later
             return None
         return s.native(fn, args, kwargs, stores=True)
 
