@@ -2,6 +2,7 @@
 
 import abc
 import collections.abc
+import copy
 import typing
 
 from .table import case
@@ -78,7 +79,7 @@ def an_object_checks_as_a_class_does():
 
 @case()
 def classes_are_registered_inside():
-    class Abstract(metaclass=abc.ABCMeta):
+    class Abstract(metaclass=abc.ABCMeta):  # noqa: B024 - nothing is to be defined
         pass
 
     class Registered:
@@ -87,3 +88,67 @@ def classes_are_registered_inside():
     found = [issubclass(Registered, Abstract), isinstance(Registered(), Abstract)]
     Abstract.register(Registered)
     return [*found, issubclass(Registered, Abstract), isinstance(3, Abstract)]
+
+
+class Keyworded(int):
+    def __new__(cls, *, n):
+        made = int.__new__(cls, n)
+        made.n = n
+        return made
+
+    def __getnewargs_ex__(self):
+        return (), {"n": self.n}
+
+
+@case()
+def an_object_is_copied_by_the_keywords_of_its_class():
+    found = []
+    for copied in (copy.copy(Keyworded(n=3)), copy.deepcopy([Keyworded(n=4)])[0]):
+        found.append((int(copied), copied.n, type(copied) is Keyworded))
+    return found
+
+
+@case()
+def zero_arguments_of_super_that_are_gone():
+    class Plain:
+        def deleted(self):
+            del self
+            super()
+
+        def in_a_cell(self):
+            def inner():
+                return self  # noqa: F821 - that it is gone is the point
+
+            del self
+            super()
+
+        def without_class(self):
+            nonlocal __class__
+            del __class__
+            super()
+
+    found = []
+    for name in ("deleted", "in_a_cell", "without_class"):
+        try:
+            getattr(Plain(), name)()
+        except RuntimeError as error:
+            found.append(str(error))
+    return found
+
+
+@case()
+def a_missing_attribute_tells_whose_it_is():
+    class Plain:
+        pass
+
+    plain, found = Plain(), []
+    for ask in (
+        lambda: plain.gone,
+        lambda: getattr(plain, "gone"),  # noqa: B009 - it is asked by the builtin
+        lambda: object.__getattribute__(plain, "gone"),
+    ):
+        try:
+            ask()
+        except AttributeError as error:
+            found.append((error.name, error.obj is plain))
+    return found

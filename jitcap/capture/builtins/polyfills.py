@@ -193,10 +193,17 @@ def reduce_ex(obj: Any, protocol: int) -> Any:
     cls: Any = type(obj)
     if cls.__reduce__ is not object.__reduce__:
         return obj.__reduce__()
-    given = cls.__getnewargs__(obj) if hasattr(cls, "__getnewargs__") else ()
+    given, named = (), {}
+    if hasattr(cls, "__getnewargs_ex__"):
+        given, named = cls.__getnewargs_ex__(obj)
+    elif hasattr(cls, "__getnewargs__"):
+        given = cls.__getnewargs__(obj)
+    make: Any = (copyreg.__newobj__, (cls, *given))  # type: ignore[attr-defined]
+    if named:
+        make = (copyreg.__newobj_ex__, (cls, given, named))  # type: ignore[attr-defined]
     items = iter(obj) if isinstance(obj, list) else None
     pairs = iter(obj.items()) if isinstance(obj, dict) else None
-    return copyreg.__newobj__, (cls, *given), obj.__getstate__(), items, pairs  # type: ignore[attr-defined]
+    return (*make, obj.__getstate__(), items, pairs)
 
 
 # Control flow, where there is no kernel of it.

@@ -185,7 +185,8 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
         return value
     if raw is not MISSING:
         return bind(s, raw, obj, cls)
-    raise AttributeError(f"{shown(cls)!r} object has no attribute {name!r}")
+    what = f"{shown(cls)!r} object has no attribute {name!r}"
+    raise AttributeError(what, name=name, obj=obj)
 
 
 def own_field(s: Session, obj: Any, name: str) -> Any:

@@ -65,10 +65,22 @@ def _super_arguments(vm: Interpreter, frame: Frame) -> tuple[Any, ...]:
         raise RuntimeError("super(): no arguments")
     if "__class__" not in frame.fast:
         raise RuntimeError("super(): __class__ cell not found")
-    first = frame.fast[code.co_varnames[0]]
+    first = frame.fast.get(code.co_varnames[0], NULL)
     if isinstance(first, CellType) and code.co_varnames[0] in code.co_cellvars:
-        first = vm.world.load_cell(first)
-    return vm.world.load_cell(frame.fast["__class__"]), first
+        first = _in_cell(vm, first)
+    if first is NULL:
+        raise RuntimeError("super(): arg[0] deleted")
+    cls = _in_cell(vm, frame.fast["__class__"])
+    if cls is NULL:
+        raise RuntimeError("super(): empty __class__ cell")
+    return cls, first
+
+
+def _in_cell(vm: Interpreter, cell: CellType) -> Any:
+    try:
+        return vm.world.load_cell(cell)
+    except ValueError:
+        return NULL
 
 
 def _has_items(cls: type) -> bool:
