@@ -486,3 +486,43 @@ def a_descriptor_is_asked_for_each_call_between_two_parts():
         return x * caller(), LOG.copy()
 
     return over(step, [1, 2])
+
+
+@case("asked", one_graph=True)
+def special_methods_that_are_none():
+    class Untold:
+        __bool__ = __len__ = __iter__ = __contains__ = __reversed__ = None
+
+        def __getitem__(self, i):
+            return [1, 2][i]
+
+    class Sized(Untold):
+        def __len__(self):
+            return 2
+
+    class Table(dict):
+        __bool__ = __iter__ = __contains__ = None
+
+    class Row(list):
+        __len__ = __reversed__ = None
+
+    asks = (
+        bool, list, len, iter, tuple, sum, any, reversed,
+        lambda v: 1 in v,
+        lambda v: [*v],
+        lambda v: not v,
+        lambda v: v and 1,
+        lambda v: [each for each in v],
+    )  # fmt: skip
+
+    def step(x, n):
+        found = []
+        for kind in (Untold, Sized, Table, Row):
+            for ask in asks:
+                try:
+                    found.append(ask(kind()) in (True, False, n))
+                except TypeError as error:
+                    found.append(str(error))
+        return x * n, found
+
+    return over(step, [1, 2])

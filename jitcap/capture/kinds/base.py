@@ -147,7 +147,10 @@ class Session:
         """What a special method of the object's class answers, if it is written in Python; else
         MISSING, and the operation is its kind's."""
         method = self.special(obj, name)
-        return MISSING if method is None else self.call(method, (obj, *args), {})
+        if method is None:
+            kind_of(obj).refuse_none(self, obj, name)
+            return MISSING
+        return self.call(method, (obj, *args), {})
 
     def getitem(self, obj: Any, key: Any) -> Any:
         if type(obj) is dict and type(key) is str:  # most of them
@@ -459,6 +462,9 @@ class Kind:
     def special(self, s: Session, obj: Any, name: str) -> FunctionType | None:
         """The special method `name` of the object's class, if it is written in Python."""
         return None
+
+    def refuse_none(self, s: Session, obj: Any, name: str) -> None:
+        """Raise TypeError where the class says by None that it does not have this method."""
 
     def getattr(self, s: Session, obj: Any, name: str, *value: Any) -> Any:
         self.refuse(obj, f".{name}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import functools
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from types import FunctionType, MemberDescriptorType, ModuleType, SimpleNamespace
@@ -391,6 +391,10 @@ class ObjectKind(MutableKind):
         raw = class_raw(s, type(obj), name)
         return raw if _is_another(raw, name) else special_of(raw, name)
 
+    def refuse_none(self, s: Session, obj: Any, name: str) -> None:
+        if name in _ASKS and class_raw(s, type(obj), name) is None:
+            _ASKS[name](obj)  # raises, in its words
+
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         if acts_by_itself(s, type(obj)):
             self.refuse(obj, f".{name}")
@@ -461,6 +465,12 @@ class PlainKind(FixedKind, MutableKind):
         if s.special(obj, "__getitem__") is not None:
             return by_index(s, obj)
         return iter(obj)
+
+
+_ASKS: Final[dict[str, Callable[[Any], Any]]] = {
+    "__bool__": bool, "__len__": len, "__iter__": iter, "__reversed__": reversed,
+    "__contains__": lambda obj: None in obj,
+}  # fmt: skip
 
 
 def compares_in_python(cls: type) -> bool:
