@@ -526,3 +526,48 @@ def special_methods_that_are_none():
         return x * n, found
 
     return over(step, [1, 2])
+
+
+class Watched(type):
+    def __setattr__(cls, name, value):
+        LOG.append(name)
+        super().__setattr__(name, value)
+
+
+class Counted(metaclass=Watched):
+    n = 0
+
+
+@case("asked")
+def a_class_is_written_by_its_metaclass():
+    def step(x, n):
+        LOG.clear()
+
+        class Inner(metaclass=Watched):
+            pass
+
+        class Plain:
+            pass
+
+        def add(self, other):
+            return other + n
+
+        Inner.__add__ = add
+        type.__setattr__(Plain, "__add__", add)
+        type.__setattr__(Plain, "add", add)
+        return x * n, Inner() + 1, Plain() + 2, Plain().add(3), LOG.copy()
+
+    return over(step, [1, 2])
+
+
+@case("asked")
+def a_class_from_outside_is_written_by_its_metaclass():
+    Counted.n = 0
+    LOG.clear()
+
+    def step(x, n):
+        Counted.n = Counted.n + n
+        type.__setattr__(Counted, "m", n)
+        return x * n, Counted.n, Counted.m
+
+    return over(step, [1, 2, 1], lambda: (Counted.n, LOG))

@@ -317,9 +317,14 @@ class ClassKind(StaticKind):
         return s.outside.load(value, Attribute(Fixed(cls, cls.__qualname__), name))
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
+        if s.asked(obj, "__setattr__", name, value) is MISSING:
+            self._put(s, obj, name, value)
+
+    def _put(self, s: Session, obj: Any, name: str, value: Any) -> None:
+        """`type.__setattr__`: the very function, which binds."""
         if id(obj) not in s.made:
             raise Break("effect", f"{obj.__qualname__}.{name} = ... changes a class")
-        setattr(obj, name, value)
+        type.__setattr__(obj, name, value)
 
     def delattr(self, s: Session, obj: Any, name: str) -> None:
         raise Break("effect", f"attribute {name!r} of a {type(obj).__name__} is deleted")
@@ -365,7 +370,11 @@ class ClassKind(StaticKind):
         if fn.__name__ == "__subclasses__" and id(owner) not in s.made:
             place = Computed((), "{}.__subclasses__({})", (type, owner))
             return s.outside.load(fn(), place)
-        if fn.__name__ == "__new__":
+        if not of_object(fn) and (fn.__name__, len(args)) == ("__setattr__", 2):
+            return self._put(s, owner, *args)
+        if not of_object(fn) and (fn.__name__, len(args)) == ("__delattr__", 1):
+            return self.delattr(s, owner, *args)
+        if fn.__name__ == "__new__" and args:
             if owner is object:
                 return object.__new__(*args, **kwargs)
             if issubclass(owner, type) and len(args) == 4:
