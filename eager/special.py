@@ -29,7 +29,7 @@ from eager.ops.gammas import igamma as gammainc  # noqa: F401
 from eager.ops.gammas import igammac as gammaincc  # noqa: F401
 from eager.ops.gammas import mvlgamma as multigammaln  # noqa: F401
 from eager.ops.gammas import zeta as zeta
-from eager.ops.pointwise import where
+from eager.ops.pointwise import unary, where
 from eager.ops.polynomials import FUNCTIONS as _POLYNOMIALS
 from eager.registry import PUBLIC, needs_tensors, under
 from eager.tensor import Tensor
@@ -59,11 +59,17 @@ gammaln = PUBLIC["lgamma"].fn
 _special = under("special")
 
 
-@_special(lambda: [Sample((s.values((3, 4), 0.1, 2.0),))])
-def entr(input: Tensor) -> Tensor:
-    """-x log x; 0 at 0, and minus infinity below it."""
-    inside = -_xlogy(input, input)
-    return where(input < 0, -math.inf, inside)
+entr = unary(
+    "entr",
+    lambda m, x: m.where(x < 0.0, -math.inf, m.where(m.eq(x, 0), 0.0, -x * m.log(x))),
+    lambda g, x: (g * (-1 - x.log()),),
+    samples=s.on(0.1, 2.0),
+    doc="-x log x; 0 at 0, and minus infinity below it.",
+    torch="special.entr",
+    method=False,
+    namespace=False,
+    inplace=False,
+)
 
 
 @_special(lambda: [Sample((s.values((3, 4)), s.values((3, 4), -0.5, 2.0, seed=1)))])

@@ -259,6 +259,33 @@ np.add.reduce(x)
 np.multiply(p, 2)
 np.add(x, 1, out=np.zeros((1, 4, 5))).tolist()
 y = np.reshape(x, (4, 5)); y[0, 0] = 9; x
+F = t.nn.functional; F.cross_entropy(t.eye(2, 3), t.tensor([0, 1]), weight=t.ones(2))
+F = t.nn.functional; F.cross_entropy(t.eye(2, 3), t.tensor([0, 1]), weight=t.ones(4))
+F = t.nn.functional; F.cross_entropy(t.eye(2, 3), t.tensor([0, 1]), weight=t.ones(3).double())
+F = t.nn.functional; F.cross_entropy(t.eye(2, 3), t.eye(2, 3), weight=t.ones(2))
+F = t.nn.functional; F.cross_entropy(t.eye(2, 3), t.tensor([0, 1]), label_smoothing=1.5)
+F = t.nn.functional; F.cross_entropy(t.eye(2, 3), t.eye(2, 3), label_smoothing=1.5)
+F = t.nn.functional; F.cross_entropy(t.ones(2, 3), t.ones(2, 3), label_smoothing=-0.5) > 3.2
+F = t.nn.functional; F.cross_entropy(t.eye(2, 3), t.tensor([1, 0]), label_smoothing=-0.5) > 1.5
+F = t.nn.functional; F.cross_entropy(t.eye(2, 3), t.eye(2, 3), ignore_index=1)
+F = t.nn.functional; F.cross_entropy(t.ones(2, 3), t.ones(2, 3), ignore_index=-1) > 3.2
+F = t.nn.functional; F.nll_loss(t.ones(2, 3), t.tensor([0, 1]), weight=t.ones(2))
+F = t.nn.functional; F.nll_loss(t.ones(2, 3), t.tensor([0, 1]), weight=t.ones(3).double())
+F = t.nn.functional; F.multi_margin_loss(p, t.tensor([0, 1]), weight=t.ones(3).double())
+F = t.nn.functional; F.mse_loss(p, p + 1, weight=t.ones(3))
+F = t.nn.functional; F.l1_loss(p, p + 1, weight=t.ones(3))
+F = t.nn.functional; F.l1_loss(p, p * 3, weight=t.eye(2, 3))
+F = t.nn.functional; F.l1_loss(p, p * 3, weight=t.eye(2, 3), reduction="sum")
+F = t.nn.functional; F.huber_loss(p, p + 1, weight=t.ones(3))
+t.nn.HuberLoss(delta=1j)
+t.nn.BatchNorm1d(3, eps=0.0)(p)
+t.nn.BatchNorm1d(3, eps=0.0).eval()(p)
+t.nn.BatchNorm1d(3, eps=-1.0).eval()(p)
+t.nn.functional.fractional_max_pool2d(x, 2, output_size=3, _random_samples=t.rand(2, 1, 2)).shape
+t.nn.functional.fractional_max_pool2d(x, 2, output_size=3, _random_samples=t.rand(1, 2)).shape
+t.nn.functional.fractional_max_pool2d(x, 2, output_size=3, _random_samples=t.rand(0, 1, 2)).shape
+q = t.tensor([0.0, 0.0], requires_grad=True); t.special.entr(q).sum().backward(); q.grad
+q = t.tensor([0.0], requires_grad=True); t.nn.functional.kl_div(p[0, :1], q, reduction="sum").backward(); q.grad.isnan()
 """
 
 

@@ -74,6 +74,13 @@ def _fractional(n: int) -> Any:
         draws = _random_samples
         if draws is None:
             draws = rand((*planes, n), dtype=x.dtype, device=x.device)
+        elif draws.shape[1:] == (planes[1], n) and draws.shape[0] >= planes[0]:
+            draws = draws[: planes[0]]
+        else:
+            raise RuntimeError(
+                f"{name}: _random_samples must be of shape {(*planes, n)}, or of more examples, got "
+                f"{tuple(draws.shape)}"
+            )
         places = _places(draws, x.shape[2:], kernel, out).flatten(2)
         in_windows = (*planes, *out, math.prod(kernel))
         windows = x.flatten(2).gather(2, places).reshape(in_windows)

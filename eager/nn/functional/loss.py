@@ -18,6 +18,7 @@ from eager.notice import ignore
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.activation import logsigmoid
+from eager.ops.elementary import xlogy
 from eager.ops.index import GATHER, TAKE
 from eager.ops.index_kernels import OutOfBounds
 from eager.ops.pointwise import where
@@ -52,6 +53,19 @@ def _class_dim(name: str, input: Tensor, target: Tensor) -> int:
             f"size {list(input.shape)}"
         )
     return dim
+
+
+def _check_weight(weight: Tensor | None, classes: Any, dtype: Any = None) -> None:
+    """Raises RuntimeError unless each class has a weight, of the type if one is given."""
+    if weight is None:
+        return
+    if tuple(weight.shape) != (classes,):
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {classes} classes or no classes but "
+            f"got weight tensor of shape: {list(weight.shape)}"
+        )
+    if dtype not in (None, weight.dtype):
+        raise RuntimeError(f"expected a weight tensor of dtype {dtype}, got {weight.dtype}")
 
 
 def _picked_loss(
@@ -120,6 +134,7 @@ def nll_loss(
     """Minus the log-probability (N, C, *) of each target class (N, *), weighted by class."""
     reduction = legacy_reduction(size_average, reduce, reduction)
     dim = _class_dim("nll_loss", input, target)
+    _check_weight(weight, input.shape[dim], input.dtype)
     loss, scale = _picked_loss(input, None, target, dim, weight, ignore_index)
     return _weighted(loss, scale, reduction)
 
@@ -148,15 +163,20 @@ def cross_entropy(
     logits' shape.
 
     Classes equal to `ignore_index` count for nothing; `label_smoothing` mixes in the even
-    distribution. Raises ValueError and RuntimeError for shapes that do not fit, IndexError for a
-    class out of range."""
+    distribution. Raises ValueError and RuntimeError for shapes that do not fit and for what has no
+    meaning, IndexError for a class out of range."""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    if label_smoothing > 1:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if tuple(target.shape) == tuple(input.shape) and target.dtype.is_floating_point:
+        if ignore_index >= 0:
+            raise RuntimeError("ignore_index is not supported for floating point target")
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
     dim = _class_dim("cross_entropy", input, target)
+    _check_weight(weight, input.shape[dim], input.dtype)
     scores, total = _log_sum_exp(wide(input), dim)
     loss, scale = _picked_loss(scores, total, target, dim, weight, ignore_index)
-    if label_smoothing:
+    if label_smoothing > 0:
         even = _even_loss(scores, total, dim, weight) * (label_smoothing / input.shape[dim])
         loss = loss * (1 - label_smoothing) + where(target != ignore_index, even, 0.0)
     return _weighted(loss, scale, reduction).to(input.dtype)
@@ -167,7 +187,8 @@ def _soft_cross_entropy(
 ) -> Tensor:
     dim = 0 if input.ndim == 1 else 1
     log_probs = input.log_softmax(dim)
-    if smoothing:
+    _check_weight(weight, input.shape[dim])
+    if smoothing > 0:
         target = target * (1 - smoothing) + smoothing / input.shape[dim]
     if weight is not None:
         target = target * weight.reshape([-1 if d == dim else 1 for d in range(input.ndim)])
@@ -328,6 +349,12 @@ def _difference(input: Tensor, target: Tensor) -> Tensor:
     return input - target
 
 
+def _of_size(weight: Tensor, input: Tensor) -> Tensor:
+    if tuple(weight.shape) != tuple(input.shape):
+        raise ValueError("Weights and input must have the same size.")
+    return weight
+
+
 @functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"reduction": "sum"})])
 @full_precision
 def mse_loss(
@@ -342,13 +369,18 @@ def mse_loss(
     reduction = legacy_reduction(size_average, reduce, reduction)
     difference = _difference(input, target)
     loss = difference * difference
-    if weight is not None:
-        loss = loss * weight
-        return loss.sum() / weight.sum() if reduction == "mean" else reduced(loss, reduction)
-    return reduced(loss, reduction)
+    if weight is None:
+        return reduced(loss, reduction)
+    return _weighted(loss * _of_size(weight, input), weight, reduction)
 
 
-@functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"reduction": "none"})])
+@functional(
+    lambda: [
+        Sample(_two(3, 4)),
+        Sample(_two(3, 4), {"reduction": "none"}),
+        Sample(_two(3, 4), {"weight": s.values((3, 4), 0.5, 2.0)}),
+    ]
+)
 @full_precision
 def l1_loss(
     input: Tensor,
@@ -356,9 +388,14 @@ def l1_loss(
     size_average: Any = None,
     reduce: Any = None,
     reduction: str = "mean",
+    weight: Tensor | None = None,
 ) -> Tensor:
     """|x - t|."""
-    return reduced((input - target).abs(), legacy_reduction(size_average, reduce, reduction))
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    loss = (input - target).abs()
+    if weight is None:
+        return reduced(loss, reduction)
+    return _weighted(loss * _of_size(weight, input), weight, reduction)
 
 
 @functional(lambda: [Sample(_two(3, 4)), Sample(_two(3, 4), {"beta": 0.3})])
@@ -400,7 +437,7 @@ def huber_loss(
     size = difference.abs()
     near = difference * difference * 0.5
     loss = where(size <= delta, near, (size - 0.5 * delta) * delta)
-    return reduced(loss if weight is None else loss * weight, reduction)
+    return reduced(loss if weight is None else loss * _of_size(weight, input), reduction)
 
 
 @functional(
@@ -422,9 +459,8 @@ def kl_div(
     reduction = legacy_reduction(size_average, reduce, reduction)
     if log_target:
         loss = target.exp() * (target - input)
-    else:  # 0 log 0 counts as 0
-        zero = target == 0
-        loss = where(zero, 0.0, target * where(zero, 1.0, target).log()) - target * input
+    else:
+        loss = xlogy(target, target) - target * input
     if reduction == "batchmean":
         return loss.sum() / (input.shape[0] if input.ndim else 1)
     return reduced(loss, reduction)

@@ -244,6 +244,8 @@ def _multi_margin_operands(input: Tensor, target: Tensor, p: int, weight: Tensor
         )
     if target.dtype is not dt.int64:
         raise RuntimeError(f"expected scalar type Long but found {target.dtype}")
+    if weight is not None and weight.dtype is not input.dtype:
+        raise RuntimeError(f"expected a weight of dtype {input.dtype}, but found {weight.dtype}")
 
 
 @functional(lambda: [Sample((s.values((2, 4)), np.array([[3, 0, -1, 1], [1, -1, 2, 0]])))])

@@ -156,8 +156,17 @@ def batch_norm(
 
     In training by the batch's mean and variance, which also move the running ones (in place; the
     unbiased variance); otherwise by the running ones. Raises ValueError when training has a single
-    value per channel, RuntimeError for other statistics or parameters than one per channel."""
+    value per channel or `eps` is not positive (negative otherwise), RuntimeError for other
+    statistics or parameters than one per channel."""
     x = wide(input)
+    count = math.prod(x.shape[:1] + x.shape[2:])
+    if training and count == 1:
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {input.shape}"
+        )
+    if eps < 0 or (training and eps == 0):
+        at_least = "positive during training" if training else "non-negative"
+        raise ValueError(f"batch_norm eps must be {at_least}, but got {eps}")
     _require_channels(
         x, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
     )
@@ -166,12 +175,6 @@ def batch_norm(
         return _affine(x.clone(), scale, shift).to(input.dtype)
     if training:
         dims = (0, *range(2, x.ndim))
-        count = x.numel() // max(x.shape[1], 1)
-        if count == 1:
-            raise ValueError(
-                "Expected more than 1 value per channel when training, got input size "
-                f"{input.shape}"
-            )
         normal, mean, variance = Standardise.apply(x, dims, eps)
         if running_mean is not None:
             _move(running_mean, mean, momentum)
