@@ -27,6 +27,42 @@ def _leaves(tree: Any) -> list[Tensor]:
     return [x for x in flatten(tree)[0] if isinstance(x, Tensor)]
 
 
+def _variables(tree: Any) -> Any:
+    """`tree` with variables of its tensors. ValueError where there is something else."""
+    for x in flatten(tree)[0]:
+        if not isinstance(x, Tensor):
+            raise ValueError(  # noqa: TRY004 - as PyTorch
+                f"Thing passed to transform API must be Tensor, got {type(x)}"
+            )
+    return mapped(variable, tree)
+
+
+def _outputs(out: Any, name: str) -> list[Tensor]:
+    """The tensors that a function gave. Raises RuntimeError for none, for anything else, and for
+    types that have no derivative."""
+    outs = flatten(out)[0]
+    for x in [None] if out is None else outs:
+        if not isinstance(x, Tensor):
+            raise RuntimeError(  # noqa: TRY004 - as PyTorch
+                f"{name}: expected f(*primals) to return only tensors, got unsupported type "
+                f"{type(x)}"
+            )
+        if not (x.dtype.is_floating_point or x.dtype.is_complex):
+            raise RuntimeError(
+                f"{name}: All outputs of f must be floating-point or complex Tensors, got Tensor "
+                f"with dtype {x.dtype}"
+            )
+    if not outs:
+        raise RuntimeError(f"{name}: Expected f to be a function that has non-empty output")
+    return outs
+
+
+def _same_structure(a: Any, b: Any, said: str) -> None:
+    first, second = flatten(a)[1], flatten(b)[1]
+    if first != second:
+        raise RuntimeError(f"{said}, got {first} and {second}")
+
+
 def _map(fn: Callable[[Tensor], Any], tree: Any) -> Any:
     """`tree` with `fn` of its tensors in their places."""
     return mapped(lambda x: fn(x) if isinstance(x, Tensor) else x, tree)
@@ -91,18 +127,27 @@ def _parted(result: Any, has_aux: bool) -> tuple[Any, Any]:
             "has_aux=True: the function is to return a tuple of two, (output, aux), got "
             f"{type(result).__name__}"
         )
+    for x in flatten(result[1])[0]:
+        if not isinstance(x, Tensor):
+            raise RuntimeError(f"Expected tensors, got unsupported type {type(x)}")  # noqa: TRY004 - as PyTorch
     return result
 
 
 def _at(args: Sequence[Any], argnums: int | Sequence[int]) -> tuple[list[Any], Any]:
     """`args` with the chosen ones as variables, and the chosen ones."""
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    numbers = (argnums,) if isinstance(argnums, int) else argnums
+    if not isinstance(numbers, tuple) or not all(isinstance(n, int) for n in numbers):
+        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {argnums!r}")
+    if not numbers:
+        raise RuntimeError("argnums must be non-empty")
     for n in numbers:
         if not -len(args) <= n < len(args):
             raise RuntimeError(f"argnum={n} is out of range for {len(args)} positional arguments")
+    if len({n % len(args) for n in numbers}) < len(numbers):
+        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
     changed = list(args)
     for n in numbers:
-        changed[n] = _map(variable, args[n])
+        changed[n] = _variables(args[n])
     chosen = tuple(changed[n] for n in numbers)
     return changed, chosen[0] if isinstance(argnums, int) else chosen
 
@@ -123,6 +168,10 @@ def _value_and_gradient(
             raise RuntimeError(
                 "grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got tensor "
                 f"with {out.ndim} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
+            )
+        if out.dtype.is_complex:
+            raise RuntimeError(
+                f"grad can be implicitly created only for real scalar outputs but got {out.dtype}"
             )
         ins = _leaves(chosen)
         found = _gradients([out], ins, [full(1, out.aval)])
@@ -163,18 +212,20 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """(func(*primals), a function of v that gives v^T J as a tuple by primal), and aux."""
     keep = is_grad_enabled()
     with enable_grad():
-        changed = [_map(variable, p) for p in primals]
+        changed = [_variables(p) for p in primals]
         out, aux = _parted(func(*changed), has_aux)
-    ins = _leaves(changed)
+    ins, outs = _leaves(changed), _outputs(out, "vjp(f, *primals)")
     own = {id(x) for x in ins}
 
     def settled(x: Tensor) -> Tensor:
         return _settled(x, own, keep)
 
-    def pullback(*v: Any) -> Any:
-        given = _leaves(v[0] if len(v) == 1 else v)
+    def pullback(cotangents: Any) -> Any:
+        given = flatten(cotangents)[0]
+        said = "vjp: the cotangents are to have the structure of the outputs"
+        _same_structure(cotangents, out, said)
         with enable_grad():
-            found = _gradients(_leaves(out), ins, given)
+            found = _gradients(outs, ins, given)
         own.update(id(x) for x in given if not x.requires_grad)
         return tuple(_fill(changed, [*map(settled, found)]))
 
@@ -192,11 +243,16 @@ def jvp(
 ) -> Any:
     """(func(*primals), J tangents), and aux, by double backward: u^T J is linear in u."""
     refuse("jvp", "compare with and without the input yourself", strict=strict)
+    if not isinstance(primals, tuple) or not primals:
+        raise RuntimeError("jvp: Expected primals to be a tuple of at least one Tensor")
+    _same_structure(tangents, primals, "jvp: the tangents are to have the structure of the primals")
+    if any(not isinstance(x, Tensor) for x in flatten(tangents)[0]):
+        raise RuntimeError("jvp: Expected tangents to only contain Tensors")
     keep = is_grad_enabled()
     with enable_grad():
-        changed = [_map(variable, p) for p in primals]
+        changed = [_variables(p) for p in primals]
         out, aux = _parted(func(*changed), has_aux)
-        ins, outs = _leaves(changed), _leaves(out)
+        ins, outs = _leaves(changed), _outputs(out, "jvp(f, primals, tangents)")
         dual = _dual(outs)
         products = _gradients(_gradients(outs, ins, dual), dual, _leaves(tangents))
     own = {id(x) for x in [*ins, *dual]}
@@ -233,6 +289,7 @@ def _by_rows(
     with enable_grad():
         changed, chosen = _at(args, argnums)
         out, aux = _parted(func(*changed, **kwargs), has_aux)
+        _outputs(out, "vjp(f, *primals)")
         ins = _leaves(chosen)
         own = {id(x) for x in ins}
         found = _map(lambda o: _fill(chosen, _rows(o, ins, own, keep, chunk)), out)
@@ -279,7 +336,7 @@ def _by_columns(
     with enable_grad():
         changed, chosen = _at(args, argnums)
         out, aux = _parted(func(*changed, **kwargs), has_aux)
-        ins, outs = _leaves(chosen), _leaves(out)
+        ins, outs = _leaves(chosen), _outputs(out, "jvp(f, primals, tangents)")
         dual = _dual(outs)
         linear = _gradients(outs, ins, dual)  # u^T J, linear in u
         own = {id(x) for x in [*ins, *dual]}
@@ -304,14 +361,16 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     """(func(*primals), a function of tangents that gives J tangents)."""
     keep = is_grad_enabled()
     with enable_grad():
-        changed = [_map(variable, p) for p in primals]
+        changed = [_variables(p) for p in primals]
         out = func(*changed)
-        ins, outs = _leaves(changed), _leaves(out)
+        ins, outs = _leaves(changed), _outputs(out, "linearize(f, *primals)")
         dual = _dual(outs)
         linear = _gradients(outs, ins, dual)
     own = {id(x) for x in [*ins, *dual]}
 
     def product(*tangents: Any) -> Any:
+        said = "linearize: the tangents are to have the structure of the primals"
+        _same_structure(tangents, primals, said)
         with enable_grad():
             found = _gradients(linear, dual, _leaves(tangents))
         return _fill(out, [_settled(x, own, keep) for x in found])

@@ -507,8 +507,7 @@ def _arrived(
         if grad is None:
             continue
         for hook in tuple((node.hooks or {}).get(index, {}).values()):
-            changed = hook(grad)
-            grad = grad if changed is None else changed
+            grad = after_hook(hook, grad)
         grads[index] = grad
         if node.retained and index in node.retained:
             accumulate(node.retained[index], grad)
@@ -530,9 +529,24 @@ def _fit(grad: Tensor, aval: Aval) -> Tensor:
 
 def hooked(leaf: Tensor, grad: Tensor) -> Tensor:
     for hook in tuple((leaf._hooks or {}).values()):
-        changed = hook(grad)
-        grad = grad if changed is None else changed
+        grad = after_hook(hook, grad)
     return grad
+
+
+def after_hook(hook: Callable[[Tensor], Any], grad: Tensor) -> Tensor:
+    """What a hook makes of a gradient. Raises TypeError for another kind of value, RuntimeError for
+    a tensor of another type or size."""
+    changed = hook(grad)
+    if changed is None:
+        return grad
+    if not isinstance(changed, Tensor):
+        raise TypeError(f"expected Variable, but hook returned '{type(changed).__name__}'")
+    if changed.dtype is not grad.dtype or changed.shape != grad.shape:
+        raise RuntimeError(
+            f"hook '{getattr(hook, '__name__', hook)}' has changed the type or the size of value "
+            f"(was {grad.aval}, got {changed.aval})"
+        )
+    return changed
 
 
 def accumulate(leaf: Tensor, grad: Tensor) -> None:

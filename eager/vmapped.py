@@ -67,7 +67,12 @@ def directions(x: Tensor) -> Tensor:
 def _mapped(
     func: Any, args: Any, kwargs: Any, in_dims: Any, out_dims: Any, randomness: str, chunk: Any
 ) -> Any:
-    pairs = list(_pairs(args, tuple(in_dims) if isinstance(in_dims, list) else in_dims))
+    if not isinstance(in_dims, int | tuple):
+        raise ValueError(  # noqa: TRY004 - as PyTorch
+            f"vmap({_name(func)}): expected `in_dims` to be int or a tuple that matches the "
+            f"structure of the inputs, got {type(in_dims)}"
+        )
+    pairs = list(_pairs(args, in_dims))
     size = _size(func, pairs)
     inside = [x if d is None else movedim(x, d, 0) for x, d in pairs]
     starts = [0] if chunk is None or size <= chunk else range(0, size, chunk)
@@ -113,6 +118,21 @@ def _children(tree: Any) -> list[Any] | None:
     return list(tree) if isinstance(tree, list | tuple) else None
 
 
+def _dims_of(tree: Any, dims: Any, name: str) -> list[Any]:
+    """The dimensions of what is in a dict, list or tuple: one for all, or those of a tree like it,
+    in their order (also in a dict, as in PyTorch). ValueError for an unlike one."""
+    given = _children(dims)
+    if given is None:
+        return [dims] * len(tree)
+    alike = type(dims) is type(tree) and len(dims) == len(tree)
+    if not alike or (isinstance(tree, dict) and dims.keys() != tree.keys()):
+        raise ValueError(
+            f"vmap: {name} is not compatible with the structure of what it is for: {dims} for a "
+            f"{type(tree).__name__} of {len(tree)}"
+        )
+    return given
+
+
 def _pairs(tree: Any, dims: Any) -> Iterator[tuple[Any, Any]]:
     """The leaves of `tree`, each with its dimension; `dims` is a tree that may end early."""
     children = _children(tree)
@@ -121,13 +141,7 @@ def _pairs(tree: Any, dims: Any) -> Iterator[tuple[Any, Any]]:
         if tree is not None:
             yield tree, dim
         return
-    given = _children(dims)
-    if given is not None and len(given) != len(children):
-        raise ValueError(
-            f"vmap: in_dims is not compatible with the structure of inputs: {dims} for "
-            f"{len(children)} of them"
-        )
-    for child, dim in zip(children, given or [dims] * len(children), strict=True):
+    for child, dim in zip(children, _dims_of(tree, dims, "in_dims"), strict=True):
         yield from _pairs(child, dim)
 
 
@@ -170,7 +184,12 @@ def _values(result: Any, dims: Any, level: Level, func: Any) -> Iterator[tuple[T
     """The tensors of a result, with the examples in front, and where they are to be; those that
     are to be the same for all, and None."""
     if isinstance(result, Tensor):
-        dim = dims[0] if isinstance(dims, tuple | list) and len(dims) == 1 else dims
+        dim = dims[0] if isinstance(dims, tuple) and len(dims) == 1 else dims
+        if dim is not None and not isinstance(dim, int):
+            raise ValueError(
+                f"vmap({_name(func)}): out_dims is not compatible with the structure of the "
+                f"outputs: {dims} for a Tensor"
+            )
         yield _value(result, dim, level, func), dim
         return
     children = _children(result)
@@ -178,13 +197,7 @@ def _values(result: Any, dims: Any, level: Level, func: Any) -> Iterator[tuple[T
         raise ValueError(
             f"vmap({_name(func)}): the function must only return Tensors, got type {type(result)}"
         )
-    given = _children(dims)
-    if given is not None and len(given) != len(children):
-        raise ValueError(
-            f"vmap: out_dims is not compatible with the structure of the outputs: {dims} for "
-            f"{len(children)} of them"
-        )
-    for child, dim in zip(children, given or [dims] * len(children), strict=True):
+    for child, dim in zip(children, _dims_of(result, dims, "out_dims"), strict=True):
         yield from _values(child, dim, level, func)
 
 

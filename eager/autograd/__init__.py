@@ -50,25 +50,21 @@ def backward(
             "backward() called inside a functorch transform (vmap). This is not supported, please "
             "use func.grad or func.vjp instead, or call backward() outside of vmap"
         )
-    given = (
-        (grad_tensors,) * len(tensors)
-        if grad_tensors is None or isinstance(grad_tensors, Tensor)
-        else grad_tensors
-    )
-    if len(tensors) != len(given):
-        raise RuntimeError(f"got {len(tensors)} tensors and {len(given)} gradients")
-    roots = [(_root_edge(t), _root_grad(t, g)) for t, g in zip(tensors, given, strict=True)]
+    ins = None if inputs is None else _inputs(inputs, "backward")
+    roots = _roots(tensors, grad_tensors)
     keep = create_graph if retain_graph is None else retain_graph
-    wanted = None if inputs is None else {_key(t) for t in _as_tuple(inputs)}
+    wanted = None if ins is None else {_key(t) for t in ins}
     found, leaves = sweep(roots, wanted, keep=keep, create=create_graph)
     with set_grad_enabled(create_graph):
-        for t in _as_tuple(inputs):
+        for t in ins or ():
             if _key(t) in found:
                 accumulate(t, found[_key(t)])
         for leaf, grad in leaves.values():
             accumulate(leaf, hooked(leaf, grad))
             for hook in tuple((leaf._accumulate_hooks or {}).values()):
-                hook(leaf)
+                if (value := hook(leaf)) is not None:
+                    kind = RuntimeError if isinstance(value, Tensor) else TypeError
+                    raise kind("Tensor post accumulate grad hooks should return None.")
         if mode.at_end:
             _end()
 
@@ -92,7 +88,12 @@ def grad(
     `materialize_grads` (zeros)."""
     if not only_inputs:
         warn_once("grad only_inputs", "grad: only_inputs=False is deprecated and has no effect")
-    outs, ins = _as_tuple(outputs), _as_tuple(inputs)
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "allow_unused=False."
+        )
+    outs, ins = _as_tuple(outputs), _inputs(inputs, "grad")
     if is_grads_batched:
         each: list[Any] = []
 
@@ -103,11 +104,7 @@ def grad(
 
         rows = iter(vmap(of_one)(*_as_tuple(grad_outputs)))
         return tuple([None if g is None else next(rows) for g in each])
-    given = _as_tuple(grad_outputs) if grad_outputs is not None else (None,) * len(outs)
-    for t in ins:
-        if not t.requires_grad:
-            raise RuntimeError("One of the differentiated Tensors does not require grad")
-    roots = [(_root_edge(t), _root_grad(t, g)) for t, g in zip(outs, given, strict=True)]
+    roots = _roots(outs, grad_outputs)
     keep = create_graph if retain_graph is None else retain_graph
     wanted = {_key(t) for t in ins}
     found, leaves = sweep(roots, wanted, keep=keep, create=create_graph)
@@ -139,6 +136,29 @@ def _as_tuple(x: Any) -> tuple[Any, ...]:
     return (x,) if isinstance(x, Tensor) else tuple(x)
 
 
+def _inputs(inputs: Any, name: str) -> tuple[Tensor, ...]:
+    """What gradients are asked of. Raises RuntimeError for none, and for what has no gradient."""
+    ins = _as_tuple(inputs)
+    if not ins:
+        raise RuntimeError(f"`inputs` argument to `{name}()` cannot be empty.")
+    for t in ins:
+        if not isinstance(t, Tensor):
+            raise RuntimeError(  # noqa: TRY004 - as PyTorch
+                f"all inputs have to be Tensors, but got {type(t).__name__}"
+            )
+        if not t.requires_grad:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+    return ins
+
+
+def _roots(outs: tuple[Tensor, ...], grads: Any) -> list[tuple[Edge, Tensor]]:
+    """Where a backward begins, each with the gradient there. RuntimeError for another number."""
+    given = (None,) * len(outs) if grads is None else _as_tuple(grads)
+    if len(outs) != len(given):
+        raise RuntimeError(f"got {len(outs)} tensors and {len(given)} gradients")
+    return [(_root_edge(t), _root_grad(t, g)) for t, g in zip(outs, given, strict=True)]
+
+
 def _key(t: Tensor) -> tuple[int, int]:
     return (id(t), 0) if t._node is None else (id(t._node), t._index)
 
@@ -160,11 +180,23 @@ def _root_grad(t: Tensor, given: Tensor | None) -> Tensor:
                 "grad can be implicitly created only for scalar outputs, this one has shape "
                 f"{tuple(t.shape)}"
             )
+        if t.dtype.is_complex:
+            raise RuntimeError(
+                f"grad can be implicitly created only for real scalar outputs but got {t.dtype}"
+            )
         return full(1, t.aval)
+    if not isinstance(given, Tensor):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(given).__name__}")
     if given.shape != t.shape:
         raise RuntimeError(
             f"Mismatch in shape: grad_output[0] has a shape of {given.shape} and output[0] has a "
             f"shape of {t.shape}."
+        )
+    if given.dtype.is_complex != t.dtype.is_complex:
+        raise RuntimeError(
+            "For complex Tensors, both grad_output and output are required to have the same dtype. "
+            f"Mismatch in dtype: grad_output[0] has a dtype of {given.dtype} and output[0] has a "
+            f"dtype of {t.dtype}."
         )
     return given
 
@@ -206,6 +238,8 @@ def register_post_accumulate_grad_hook(
     self: Tensor, hook: Callable[[Tensor], None]
 ) -> RemovableHandle:
     """Call `hook(tensor)` after a gradient was added to this leaf's `.grad`."""
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if self._node is not None:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     return RemovableHandle(_hooks_of_leaf(self)[1], hook)

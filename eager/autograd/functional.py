@@ -116,6 +116,21 @@ def jvp(
     return _like(out, outs, create_graph), _like(out, products, create_graph)
 
 
+def _check_strategy(strategy: str, create_graph: bool, strict: bool, vectorize: bool) -> None:
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError(
+            f"Expected strategy to be forward-mode or reverse-mode, got {strategy}"
+        )
+    if strategy == "reverse-mode":
+        return
+    if strict and not create_graph:
+        raise RuntimeError("jacobian: `strict=True` and a forward strategy do not go together")
+    if create_graph or not vectorize:
+        raise NotImplementedError(
+            "jacobian: a forward strategy needs vectorize=True, and create_graph=False"
+        )
+
+
 def jacobian(
     func: Callable[..., Any],
     inputs: Any,
@@ -127,7 +142,9 @@ def jacobian(
     """The derivative of each output by each input: shape (*output, *input), by output, then input.
 
     One backward per element of the outputs; `vectorize`: one for all elements of an output, by
-    `vmap`. RuntimeError for that with `strict`. `strategy` changes no result."""
+    `vmap`. RuntimeError for that with `strict`. `strategy` changes no result; as in PyTorch,
+    "forward-mode" raises NotImplementedError without `vectorize`, and with `create_graph`."""
+    _check_strategy(strategy, create_graph, strict, vectorize)
     if vectorize and strict:
         raise RuntimeError(
             "jacobian: `strict=True` and `vectorize=True` are not supported together"
@@ -135,6 +152,8 @@ def jacobian(
     with enable_grad():
         ins = _prepared(inputs, create_graph)
         out = func(*ins)
+        if not all(isinstance(o, Tensor) for o in _tuple(out)):
+            raise TypeError("jacobian: the function is to return a Tensor or a tuple of Tensors")
         rows = tuple(_rows(o, ins, create_graph, strict, vectorize) for o in _tuple(out))
     per_output = [_like(inputs, row, create_graph) for row in rows]
     return per_output[0] if isinstance(out, Tensor) else tuple(per_output)
@@ -189,7 +208,7 @@ def hessian(
         found = jacobian(checked, ins, create_graph=True, strict=strict, vectorize=vectorize)
         return found[0] if isinstance(inputs, Tensor) else found
 
-    return jacobian(first, inputs, create_graph, strict, vectorize)
+    return jacobian(first, inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
 
 
 def vhp(

@@ -286,6 +286,73 @@ t.nn.functional.fractional_max_pool2d(x, 2, output_size=3, _random_samples=t.ran
 t.nn.functional.fractional_max_pool2d(x, 2, output_size=3, _random_samples=t.rand(0, 1, 2)).shape
 q = t.tensor([0.0, 0.0], requires_grad=True); t.special.entr(q).sum().backward(); q.grad
 q = t.tensor([0.0], requires_grad=True); t.nn.functional.kl_div(p[0, :1], q, reduction="sum").backward(); q.grad.isnan()
+p.register_hook(lambda g: g.double()); p.sum().backward(); p.grad
+p.register_hook(lambda g: t.ones(3)); p.sum().backward(); p.grad
+p.register_hook(lambda g: 3); p.sum().backward(); p.grad
+y = p * 2; y.register_hook(lambda g: g.double()); y.sum().backward(); p.grad
+y = p * 2; y.register_hook(lambda g: (g,)); y.sum().backward(); p.grad
+p.register_post_accumulate_grad_hook(lambda p: p.grad.mul_(3)); p.sum().backward(); p.grad
+p.register_post_accumulate_grad_hook(lambda p: False); p.sum().backward(); p.grad
+x.register_post_accumulate_grad_hook(lambda p: None)
+(p * 1j).sum().backward()
+(p * 1j).sum().backward(t.ones(()))
+(p * 1j).sum().backward(t.tensor(1j)); p.grad
+t.autograd.grad((p * 1j).sum(), p)
+t.autograd.grad(p.sum(), p, t.tensor(1j))
+t.autograd.grad(p.sum(), ())
+t.autograd.grad(p.sum(), [p, 3])
+t.autograd.grad(p.sum(), p, [1.0])
+t.autograd.grad([p.sum(), p.sum()], p, t.ones(()))
+t.autograd.grad([p.sum(), p.sum()], p, [t.ones(())])
+t.autograd.grad(p.sum(), p, materialize_grads=True, allow_unused=False)
+t.autograd.backward(p.sum(), inputs=[])
+t.autograd.backward(p.sum(), inputs=[x])
+t.autograd.backward([p.sum(), p.sum()], t.ones(()))
+f = t.func.vjp(lambda x: {"a": x * 2, "b": x}, x)[1]; f({"b": x + 1, "a": x})[0]
+f = t.func.vjp(lambda x: {"a": x * 2, "b": x}, x)[1]; f({"a": x, "b": x + 1})[0]
+f = t.func.vjp(lambda x: (x, x * 2), x)[1]; f([x, x])[0]
+f = t.func.vjp(lambda x: (x, x * 2), x)[1]; f(x)
+f = t.func.vjp(lambda x: x * 2, x)[1]; f((x,))
+f = t.func.vjp(lambda x: x * 2, x)[1]; f()
+t.func.vjp(lambda x: (x, 3.0), x)
+t.func.vjp(lambda x: None, x)
+t.func.vjp(lambda x: x.long(), x)
+t.func.vjp(lambda x, y: x * y, x, 2.0)
+t.func.vjp(lambda x: (x, 3), x, has_aux=True)
+t.func.jvp(lambda d: d["a"] * 2 + d["b"], ({"a": x, "b": x},), ({"b": x, "a": x + 1},))
+t.func.jvp(lambda x: x * 2, (x,), x)
+t.func.jvp(lambda x: x * 2, [x], [x])
+t.func.jvp(lambda x: x * 2, (x,), (x, x))
+t.func.jvp(lambda x: x * 2, (x,), (1.0,))
+t.func.jvp(lambda x: 3.0, (x,), (x,))
+t.func.linearize(lambda x: x * 2, x)[1](x, x)
+t.func.grad(lambda x, y: x.sum() * y, argnums=1)(x, 2.0)
+t.func.grad(lambda x: x.sum(), argnums=(0, -1))(x)
+t.func.grad(lambda x: x.sum(), argnums=())(x)
+t.func.grad(lambda x: x.sum(), argnums=[0])(x)
+t.func.grad(lambda x: (x * 1j).sum())(x)
+t.func.grad(lambda x: (x.sum(), 1), has_aux=True)(x)
+t.func.jacrev(lambda x: 3.0)(x)
+t.func.jacrev(lambda x: x.long())(x)
+t.func.jacfwd(lambda x: (x, 3.0))(x)
+t.func.vmap(lambda x: x * 2, in_dims=[0])(x)
+t.func.vmap(lambda x: x * 2, in_dims=None)(x)
+t.func.vmap(lambda d: d["a"] - d["b"], in_dims=({"b": 0, "a": None},))({"a": x, "b": x[0] * 3}).shape
+t.func.vmap(lambda x: {"a": x, "b": x * 2}, out_dims={"b": 0, "a": 1})(x[0])["a"]
+t.func.vmap(lambda d: d["a"], in_dims=({"b": 0},))({"a": x})
+t.func.vmap(lambda xs: xs[0] + xs[1], in_dims=((0, None),))([x, x])
+t.func.vmap(lambda x: (x, x), out_dims=[0, 0])(x)
+t.func.vmap(lambda x: x, out_dims=(0, 0))(x)
+t.func.vmap(lambda x: x, out_dims="a")(x)
+t.func.functional_call(t.nn.ReLU(), {"more": x}, (x,))
+t.func.functional_call(t.nn.ReLU(), {"more": x}, (x,), strict=True)
+t.func.functional_call(t.nn.ReLU(), ({"a": x}, {"a": x}), (x,))
+t.func.functional_call(t.nn.ReLU(), 3, (x,))
+t.func.functional_call(t.nn.Linear(5, 2), {"weight": 3}, (x,))
+t.autograd.functional.jacobian(lambda x: x * 2, x, strategy="other")
+t.autograd.functional.jacobian(lambda x: x * 2, x, strategy="forward-mode")
+t.autograd.functional.jacobian(lambda x: (x * 2, 3), x)
+t.autograd.functional.hessian(lambda x: x.sum(), x, outer_jacobian_strategy="forward-mode")
 """
 
 

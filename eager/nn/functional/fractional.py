@@ -78,8 +78,8 @@ def _fractional(n: int) -> Any:
             draws = draws[: planes[0]]
         else:
             raise RuntimeError(
-                f"{name}: _random_samples must be of shape {(*planes, n)}, or of more examples, got "
-                f"{tuple(draws.shape)}"
+                f"{name}: _random_samples must be of shape {(*planes, n)}, or of more "
+                f"examples, got {tuple(draws.shape)}"
             )
         places = _places(draws, x.shape[2:], kernel, out).flatten(2)
         in_windows = (*planes, *out, math.prod(kernel))

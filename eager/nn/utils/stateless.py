@@ -21,19 +21,23 @@ def functional_call(
     """`module(*args, **kwargs)` with the given tensors in the places of its parameters and buffers
     (by their names in `named_parameters`), which are put back afterwards.
 
-    A parameter that is in several places is replaced in all of them (`tie_weights`). Raises
-    RuntimeError for names that the module lacks or, if `strict`, that are not given."""
-    given = parameter_and_buffer_dicts
-    table = dict(given) if isinstance(given, dict) else {k: v for d in given for k, v in d.items()}
+    A parameter that is in several places is replaced in all of them (`tie_weights`). With `strict`,
+    RuntimeError for names that the module lacks, which are left out otherwise, or that are not
+    given. ValueError for a name in two dictionaries."""
+    table = _table(parameter_and_buffer_dicts)
     places = _places(module)
     unknown = [name for name in table if name not in places]
     missing = [name for name in places if name not in table]
-    if unknown or (strict and missing):
+    if strict and (unknown or missing):
         raise RuntimeError(
             f"Error(s) in loading state_dict for {type(module).__name__}: unexpected key(s) "
-            f"{unknown}, missing key(s) {missing if strict else []}"
+            f"{unknown}, missing key(s) {missing}"
         )
-    new = {id(places[name][1][places[name][2]]): value for name, value in table.items()}
+    new = {
+        id(places[name][1][places[name][2]]): value
+        for name, value in table.items()
+        if name in places
+    }
     before = []
     for name, (_, slots, key) in places.items():
         old = slots[key]
@@ -47,6 +51,28 @@ def functional_call(
     finally:
         for slots, key, old in before:
             slots[key] = old
+
+
+def _table(given: Any) -> dict[str, Tensor]:
+    """One dictionary of those that `functional_call` takes."""
+    dicts = given if isinstance(given, list | tuple) else (given,)
+    if not all(isinstance(d, dict) for d in dicts):
+        raise ValueError(
+            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
+            f"{type(given)}"
+        )
+    table: dict[str, Tensor] = {}
+    for d in dicts:
+        if twice := [name for name in d if name in table]:
+            raise ValueError(
+                f"{twice} appeared in multiple dictionaries; behavior of functional call is "
+                "ambiguous"
+            )
+        table.update(d)
+    for name, value in table.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name}: {value!r} is not an instance of Tensor")
+    return table
 
 
 def _places(module: Module) -> dict[str, Any]:
