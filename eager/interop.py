@@ -172,18 +172,18 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tens
 @public(method=False)
 def asarray(
     obj: Any, *, dtype: DType | None = None, device: Any = None, copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """As `as_tensor`; `copy=True` never shares memory, `copy=False` raises ValueError where it
-    must not be shared."""
+    must not be shared. `requires_grad`: None keeps the history of a tensor, False leaves it."""
     out = as_tensor(obj, dtype=dtype, device=device)
     if isinstance(obj, (Tensor, np.ndarray)) and as_tensor(obj).dtype is out.dtype:
         out = out.clone() if copy else out
     elif copy is False:
         raise ValueError("asarray(): copy=False, but obj has to be converted")
-    if not (out.is_leaf or requires_grad):
-        return out.detach()
-    return out.requires_grad_(requires_grad) if out.requires_grad != requires_grad else out
+    if requires_grad is None or requires_grad == out.requires_grad:
+        return out
+    return out.requires_grad_(requires_grad) if out.is_leaf else out.detach()
 
 
 @public(method=False)

@@ -225,7 +225,7 @@ def fake_quantize_per_channel_affine(
 @rounded_once
 def gradient(
     input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
-) -> list[Tensor]:
+) -> tuple[Tensor, ...]:
     """Derivatives of samples along each of `dim` (all by default): central differences inside,
     one-sided ones of `edge_order` at both ends.
 
@@ -250,7 +250,7 @@ def gradient(
         raise RuntimeError(
             "torch.gradient expected each dimension size to be at least edge_order+1"
         )
-    return [_slope(input, d, h, edge_order) for d, h in zip(along, gaps, strict=True)]
+    return tuple(_slope(input, d, h, edge_order) for d, h in zip(along, gaps, strict=True))
 
 
 def _slope(x: Tensor, d: int, spacing: Any, edge_order: int) -> Tensor:

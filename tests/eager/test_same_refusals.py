@@ -353,6 +353,42 @@ t.autograd.functional.jacobian(lambda x: x * 2, x, strategy="other")
 t.autograd.functional.jacobian(lambda x: x * 2, x, strategy="forward-mode")
 t.autograd.functional.jacobian(lambda x: (x * 2, 3), x)
 t.autograd.functional.hessian(lambda x: x.sum(), x, outer_jacobian_strategy="forward-mode")
+t.nn.functional.pad(x[0, 0], (1, 1), "reflect")
+t.nn.functional.pad(x[0], (1, 1, 1, 1), "replicate")
+t.nn.functional.pad(x[None], (1, 1), "circular")
+t.nn.functional.pad(x, (), "reflect")
+t.nn.functional.pad(x, (1, 1, 1, 1), "circular").shape
+t.nn.CircularPad1d(1)(x[None])
+t.nn.CircularPad2d(1)(x[0])
+t.nn.CircularPad2d(1)(x[0, 0, 0])
+t.nn.CircularPad3d(1)(x[None])[0, :, 0, 0]
+t.nn.RNN(5, 2, bias=0)
+t.nn.GRU(5, 2, batch_first="False")
+t.nn.LSTM(0, 2)
+t.nn.LSTM(-1, 2)
+t.nn.LSTM(5.0, 2)
+t.nn.LSTM(5, 2.0)
+t.nn.LSTM(5, 2, num_layers=2, dropout=True)
+t.nn.GRU(5, 2)(x.double())
+t.nn.GRU(5, 2).double()(x)
+t.nn.GRU(4, 2)(x.double())
+t.nn.LSTM(5, 2)(t.nn.utils.rnn.pack_sequence([x]))
+t.nn.GRUCell(5, 2)(x[0], t.ones(1, 2))
+t.nn.RNNCell(5, 2)(x[0], t.ones(2))
+t.nn.RNNCell(5, 2)(x[0, 0], t.ones(1, 2))
+t.nn.RNNCell(5, 2)(x[0], t.ones(1, 4, 2))
+t.nn.RNNCell(5, 2)(x)
+t.nn.LSTMCell(5, 2)(x[0], (t.ones(4, 2), t.ones(1, 2)))
+repr(t.nn.RNNCell(5, 2, nonlinearity="relu"))
+repr(t.nn.RNNCell(5, 2, bias=False, nonlinearity="relu"))
+t.nn.utils.rnn.pad_packed_sequence(t.nn.utils.rnn.pack_sequence([t.arange(3), t.arange(2)]))[0]
+t.nn.utils.rnn.pad_packed_sequence(t.nn.utils.rnn.pack_sequence([x[0] > 3, x[0, :2] > 3]))[0]
+t.nn.utils.rnn.unpack_sequence(t.nn.utils.rnn.pack_sequence([t.arange(3), t.arange(2)]))[1]
+type(t.gradient(x[0]))
+t.asarray(p * 2).requires_grad, t.asarray(p).requires_grad, t.asarray(p * 2).is_leaf
+t.asarray(p * 2, requires_grad=False).requires_grad
+t.asarray(p, copy=True).is_leaf
+t.asarray([1.0], requires_grad=True).requires_grad
 """
 
 

@@ -88,6 +88,11 @@ def pad(
         return constant_pad(input, pads, 0.0 if value is None else value)
     if mode not in _AROUND:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if len(pairs) not in (1, 2, 3) or input.ndim - len(pairs) not in (1, 2):
+        raise NotImplementedError(
+            f"Padding size {len(pad)} is not supported for {input.ndim}D input tensor: all but a "
+            "constant one is of the last one to three of (N, C, *) or (C, *)"
+        )
     for i, (before, after) in enumerate(pairs):
         input = _pad_from_inside(input, input.ndim - 1 - i, before, after, mode)
     return input

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from eager.casts import lowered_on_gpus
+from eager.casts import is_autocast_enabled, lowered_on_gpus
 from eager.nn import functional as F
 from eager.nn import init
 from eager.nn.modules.module import Module
@@ -65,6 +65,14 @@ def _selected(states: Any, places: Tensor) -> Any:
     return states.index_select(1, places)
 
 
+def _require(kind: type, **given: Any) -> None:
+    for name, value in given.items():
+        if not isinstance(value, kind):
+            raise TypeError(
+                f"{name} should be of type {kind.__name__}, got: {type(value).__name__}"
+            )
+
+
 class RNNBase(Module):
     """Layers and directions of one kind of cell. `mode` is RNN_TANH, RNN_RELU, LSTM or GRU."""
 
@@ -83,15 +91,15 @@ class RNNBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if hidden_size <= 0:
-            raise ValueError("hidden_size must be greater than zero")
-        if num_layers <= 0:
-            raise ValueError("num_layers must be greater than zero")
-        if not 0 <= dropout <= 1:
+        if isinstance(dropout, bool) or not 0 <= dropout <= 1:
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an "
                 "element being zeroed"
             )
+        _require(bool, bias=bias, batch_first=batch_first)
+        _require(int, input_size=input_size, hidden_size=hidden_size)
+        if min(input_size, hidden_size, num_layers) <= 0:
+            raise ValueError("input_size, hidden_size and num_layers must be greater than zero")
         if proj_size and mode != "LSTM":
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
         self.mode = mode
@@ -197,6 +205,9 @@ class RNNBase(Module):
 
     def _packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
         """The layers over packed sequences: padded, each state kept when its sequence is over."""
+        self._check(input.data)
+        if input.data.ndim != 2:
+            raise RuntimeError(f"input must have 2 dimensions, got {input.data.ndim}")
         live = input.batch_sizes.tolist()
         x = unpacked(input.data, live)
         if hx is not None and input.sorted_indices is not None:
@@ -223,14 +234,25 @@ class RNNBase(Module):
             raise ValueError(
                 f"RNN: Expected input to be 2D or 3D, got {input.ndim}D tensor instead"
             )
+        self._check(input)
+        if input.ndim == 2:
+            return input.unsqueeze(1), True
+        return (input.transpose(0, 1) if self.batch_first else input), False
+
+    def _check(self, input: Tensor) -> None:
+        weight = self.weight_ih_l0
+        cast = is_autocast_enabled("cpu") or is_autocast_enabled("cuda")
+        if input.dtype is not weight.dtype and not cast:
+            raise ValueError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
+                f"Convert input: input.to({weight.dtype}), or convert model: "
+                f"model.to({input.dtype})"
+            )
         if input.shape[-1] != self.input_size:
             raise RuntimeError(
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got "
                 f"{input.shape[-1]}"
             )
-        if input.ndim == 2:
-            return input.unsqueeze(1), True
-        return (input.transpose(0, 1) if self.batch_first else input), False
 
     def _leave(self, out: Tensor, single: bool) -> Tensor:
         if single:
@@ -366,20 +388,27 @@ class RNNCellBase(Module):
             init.uniform_(weight, -bound, bound)
 
     def _gates(self, input: Tensor) -> Tensor:
-        if input.ndim not in (1, 2):
-            raise ValueError(
-                f"{type(self).__name__}: Expected input to be 1D or 2D, got {input.ndim}D instead"
-            )
         return F.linear(input, self.weight_ih, self.bias_ih)
 
     def _state(self, input: Tensor, hx: Tensor | None) -> Tensor:
-        given = input.new_zeros((*input.shape[:-1], self.hidden_size)) if hx is None else hx
+        for name, x in (("input", input), ("hidden", hx)):
+            if x is not None and x.ndim not in (1, 2):
+                raise ValueError(
+                    f"{type(self).__name__}: Expected {name} to be 1D or 2D, got {x.ndim}D instead"
+                )
+        expected = (*input.shape[:-1], self.hidden_size)
+        given = input.new_zeros(expected) if hx is None else hx
+        if tuple(given.shape) != expected:
+            raise RuntimeError(f"Expected hidden size {expected}, got {list(given.shape)}")
         state: Tensor = lowered_on_gpus(given)
         return state
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
-        return text if self.bias else text + f", bias={self.bias}"
+        if self.bias is not True:
+            text += f", bias={self.bias}"
+        kind = getattr(self, "nonlinearity", "tanh")
+        return text if kind == "tanh" else text + f", nonlinearity={kind}"
 
 
 class RNNCell(RNNCellBase):

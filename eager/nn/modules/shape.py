@@ -100,15 +100,24 @@ class ReplicationPad3d(_Pad, n=3, mode="replicate"):
     """Pads with copies of the edge."""
 
 
-class CircularPad1d(_Pad, n=1, mode="circular"):
+class _Circular(_Pad):
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim - self.n not in (1, 2):
+            raise ValueError(
+                f"expected {self.n + 1}D or {self.n + 2}D input (got {input.ndim}D input)"
+            )
+        return super().forward(input)
+
+
+class CircularPad1d(_Circular, n=1, mode="circular"):
     """Pads with the opposite side."""
 
 
-class CircularPad2d(_Pad, n=2, mode="circular"):
+class CircularPad2d(_Circular, n=2, mode="circular"):
     """Pads with the opposite side."""
 
 
-class CircularPad3d(_Pad, n=3, mode="circular"):
+class CircularPad3d(_Circular, n=3, mode="circular"):
     """Pads with the opposite side."""
 
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from eager.interop import tensor
 from eager.ops.create import arange
 from eager.ops.move import constant_pad, stack
-from eager.ops.pointwise import where
 from eager.tensor import Tensor
 
 
@@ -81,9 +80,9 @@ def unpacked(data: Tensor, live: Sequence[int], padding: float = 0.0) -> Tensor:
         rows.append([start + i if i < n else 0 for i in range(live[0])])
         start += n
     place = data.device
-    there = arange(live[0], device=place) < tensor(list(live), device=place).unsqueeze(1)
+    none = arange(live[0], device=place) >= tensor(list(live), device=place).unsqueeze(1)
     out = data.index_select(0, tensor(rows, device=place).reshape(-1))
-    out = where(there.reshape((-1, *(1,) * (data.ndim - 1))), out, padding)
+    out = out.masked_fill(none.reshape((-1, *(1,) * (data.ndim - 1))), padding)
     return out.reshape((len(live), live[0], *data.shape[1:]))
 
 
