@@ -48,6 +48,12 @@ class Adam(Optimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
+        if foreach and not capturable and any(isinstance(x, Tensor) for x in (lr, *betas)):
+            raise ValueError(
+                "lr or betas as a Tensor are not supported for capturable=False and foreach=True"
+            )
+        if isinstance(betas[0], Tensor) != isinstance(betas[1], Tensor):
+            raise ValueError("betas must be either both floats or both Tensors")
         check("learning rate", lr, lr >= 0)
         check("epsilon value", eps, eps >= 0)
         check_betas(betas)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eager.notice import refuse
-from eager.optim.lr_epochs import LRScheduler, _per_group
+from eager.optim.lr_epochs import LRScheduler, _per_group, put_rate, rates
 from eager.optim.optimizer import Optimizer
 
 
@@ -165,7 +165,7 @@ class CyclicLR(LRScheduler):
         self.cycle_momentum = cycle_momentum
         if last_epoch == -1:
             for lr, group in zip(base_lrs, optimizer.param_groups, strict=True):
-                group["lr"] = lr
+                put_rate(group, lr)
         if cycle_momentum:
             self._cycle_momenta(optimizer, base_momentum, max_momentum, last_epoch)
         super().__init__(optimizer, last_epoch)
@@ -240,7 +240,7 @@ class SequentialLR(LRScheduler):
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
         for group in optimizer.param_groups:  # undo what the schedulers' construction did
-            group["lr"] = group["initial_lr"]
+            put_rate(group, group["initial_lr"])
         for scheduler in self._schedulers:
             scheduler.last_epoch -= 1
         self._schedulers[0]._is_initial = True
@@ -281,13 +281,13 @@ class ChainedScheduler(LRScheduler):
             raise ValueError("ChainedScheduler expects at least one scheduler to be chained")
         self._schedulers = list(schedulers)
         self.optimizer = optimizer or schedulers[0].optimizer
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+        self._last_lr = rates(self.optimizer)
 
     def step(self, epoch: int | None = None) -> None:
         refuse("ChainedScheduler.step", "call step()", epoch=epoch)
         for scheduler in self._schedulers:
             scheduler.step()
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+        self._last_lr = rates(self.optimizer)
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -333,7 +333,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.min_lrs = _per_group(min_lr, optimizer, "min_lrs")
         self.eps = eps
         self.last_epoch = 0
-        self._last_lr = [group["lr"] for group in optimizer.param_groups]
+        self._last_lr = rates(optimizer)
         self._reset()
 
     def _reset(self) -> None:
@@ -358,13 +358,13 @@ class ReduceLROnPlateau(LRScheduler):
             self._reduce()
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+        self._last_lr = rates(self.optimizer)
 
     def _reduce(self) -> None:
         for group, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
             new = max(group["lr"] * self.factor, least)
             if group["lr"] - new > self.eps:
-                group["lr"] = new
+                put_rate(group, new)
 
     @property
     def in_cooldown(self) -> bool:

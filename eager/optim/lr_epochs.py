@@ -14,7 +14,28 @@ from collections.abc import Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
+from eager.autograd import no_grad
 from eager.optim.optimizer import Optimizer
+from eager.tensor import Tensor
+
+
+def _apart(rate: Any) -> Any:
+    """A rate that does not change with its group's, which may be a tensor."""
+    return rate.detach().clone() if isinstance(rate, Tensor) else rate
+
+
+def rates(optimizer: Optimizer) -> list[Any]:
+    """The rates of all groups as they are now."""
+    return [_apart(group["lr"]) for group in optimizer.param_groups]
+
+
+def put_rate(group: dict[str, Any], rate: Any) -> None:
+    """Set a group's rate; into the tensor that it is, if it is one."""
+    if isinstance(group["lr"], Tensor):
+        with no_grad():
+            group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
 
 
 class LRScheduler:
@@ -27,13 +48,13 @@ class LRScheduler:
         self.optimizer = optimizer
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])
+                group.setdefault("initial_lr", _apart(group["lr"]))
             elif "initial_lr" not in group:
                 raise KeyError(
                     f"param 'initial_lr' is not specified in param_groups[{i}] when resuming an "
                     "optimizer"
                 )
-        self.base_lrs: list[Any] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.base_lrs: list[Any] = [_apart(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         self._step_count = 0
         self._last_lr: list[Any] = []
@@ -63,11 +84,11 @@ class LRScheduler:
 
     def _set(self, values: Sequence[Any]) -> None:
         for group, lr in zip(self.optimizer.param_groups, values, strict=True):
-            group["lr"] = lr
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+            put_rate(group, lr)
+        self._last_lr = self._now()
 
     def _now(self) -> list[Any]:
-        return [group["lr"] for group in self.optimizer.param_groups]
+        return rates(self.optimizer)
 
     def _times(self, factor: float) -> list[Any]:
         return [lr * factor for lr in self._now()]

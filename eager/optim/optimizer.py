@@ -162,6 +162,11 @@ class Optimizer(_Hooked):
                 )
             group["param_names"] = [name for name, _ in listed]
             listed = [parameter for _, parameter in listed]
+        if any(("param_names" in group) != ("param_names" in g) for g in self.param_groups):
+            raise ValueError(
+                "all optimizer param groups should be with/without names. cannot add param group "
+                f"{'with' if 'param_names' in group else 'without'} names to the optimizer"
+            )
         group["params"] = listed
         _check_parameters(group["params"], bool(self.defaults.get("differentiable")))
         for name, default in self.defaults.items():
@@ -366,7 +371,9 @@ def settings(arguments: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in arguments.items() if k not in ("self", "params", "__class__")}
 
 
-def check(name: str, value: Any, ok: bool) -> None:
-    """ValueError in PyTorch's words for a setting out of range."""
+def check(name: str, value: Any, ok: Any) -> None:
+    """ValueError in PyTorch's words for a setting out of range, or a tensor of several."""
+    if isinstance(value, Tensor) and value.numel() != 1:
+        raise ValueError(f"Invalid {name}: Tensor must be 1-element, got {value}")
     if not ok:
         raise ValueError(f"Invalid {name}: {value}")

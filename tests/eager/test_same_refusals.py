@@ -389,6 +389,13 @@ t.asarray(p * 2).requires_grad, t.asarray(p).requires_grad, t.asarray(p * 2).is_
 t.asarray(p * 2, requires_grad=False).requires_grad
 t.asarray(p, copy=True).is_leaf
 t.asarray([1.0], requires_grad=True).requires_grad
+t.optim.SGD([p], lr=t.tensor([0.1, 0.1]))
+t.optim.Adam([p], lr=t.tensor([0.1, 0.1]))
+t.optim.Adam([p], lr=t.tensor(0.1), foreach=True)
+t.optim.Adam([p], betas=(t.tensor(0.9), 0.99))
+t.optim.AdamW([p], betas=(t.tensor(0.9), t.tensor(0.99)), foreach=True)
+t.optim.SGD([{"params": [p]}, {"params": [("w", x.requires_grad_())]}])
+t.optim.SGD([{"params": [("w", p)]}, {"params": [x.requires_grad_()]}])
 """
 
 

@@ -1,5 +1,6 @@
 """Learning rate schedules against torch: the same rates at every epoch."""
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -191,3 +192,34 @@ def test_the_state_of_callable_objects_is_saved():
     other = made(Decays(0.9), lambda epoch: 1.0)
     other.load_state_dict(state)
     assert other.lr_lambdas[0].rate == 0.5
+
+
+def rates_in_a_tensor(library, make):
+    """What a scheduler does to the tensor that is the rate, and tells of it."""
+    rate, p = library.tensor(0.1), library.nn.Parameter(library.ones(2))
+    optimizer = library.optim.Adam([p], lr=rate)
+    scheduler = make(library.optim.lr_scheduler, optimizer)
+    seen = []
+    for _ in range(4):
+        p.sum().backward()
+        optimizer.step()
+        scheduler.step()
+        kept = optimizer.param_groups[0]["lr"] is rate
+        seen.append((kept, rate.item(), float(scheduler.get_last_lr()[0]), *p.tolist()))
+    return seen
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda of, o: of.StepLR(o, 2, 0.5),
+        lambda of, o: of.CosineAnnealingLR(o, 3),
+        lambda of, o: of.OneCycleLR(o, 0.2, 9),
+        lambda of, o: of.CyclicLR(o, 0.01, 0.2, 2, cycle_momentum=False),
+        lambda of, o: of.SequentialLR(o, [of.ConstantLR(o, 0.5, 2), of.ExponentialLR(o, 0.9)], [2]),
+        lambda of, o: of.ChainedScheduler([of.ConstantLR(o, 0.5, 2), of.ExponentialLR(o, 0.9)]),
+    ],
+)
+def test_a_rate_that_is_a_tensor_is_written_in_place(make):
+    ours, theirs = rates_in_a_tensor(eager, make), rates_in_a_tensor(torch, make)
+    np.testing.assert_allclose(np.array(ours, float), np.array(theirs, float), rtol=1e-6)
