@@ -47,6 +47,7 @@ class ASGD(Optimizer):
             gradient = gradient.add(parameter, alpha=group["weight_decay"])
         count, average, weight = state["step"], state["ax"], state["mu"]
         count.add_(1)
+        state["eta"].copy_(where(count == 1, lr, state["eta"]))  # the rate of the first step
         rate = state["eta"].item()
         parameter.mul_(1 - lambd * rate).add_(gradient, alpha=-rate)
         moved = average + (parameter - average) * weight.to(parameter.dtype)

@@ -12,7 +12,7 @@ from typing import Any
 
 from eager.autograd import enable_grad, no_grad
 from eager.nn.utils.convert import parameters_to_vector
-from eager.optim.optimizer import Optimizer, Params, settings, zeros_like
+from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
 from eager.tensor import Tensor
 
 Evaluate = Callable[[float], tuple[float, Tensor]]
@@ -33,6 +33,7 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
+        check("learning rate", lr, lr >= 0)
         if max_eval is None:
             max_eval = max_iter * 5 // 4
         super().__init__(params, settings(locals()))

@@ -49,7 +49,8 @@ class Rprop(Optimizer):
             1, parameter.aval
         )  # the factors in the parameter's dtype, not in the default one
         factor = where(agree > 0, up * same, where(agree < 0, down * same, same))
-        state["step_size"].mul_(factor).clamp_(smallest, largest)
+        size = where(state["step"] == 1, group["lr"], state["step_size"])  # the first step's rate
+        state["step_size"].copy_(size * factor).clamp_(smallest, largest)
         gradient = where(agree < 0, 0.0, gradient).to(parameter.dtype)
         parameter.addcmul_(gradient.sign(), state["step_size"], value=-1)
         state["prev"].copy_(gradient)

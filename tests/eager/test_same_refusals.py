@@ -396,6 +396,8 @@ t.optim.Adam([p], betas=(t.tensor(0.9), 0.99))
 t.optim.AdamW([p], betas=(t.tensor(0.9), t.tensor(0.99)), foreach=True)
 t.optim.SGD([{"params": [p]}, {"params": [("w", x.requires_grad_())]}])
 t.optim.SGD([{"params": [("w", p)]}, {"params": [x.requires_grad_()]}])
+t.optim.LBFGS([p], lr=t.tensor([0.1, 0.1]))
+t.optim.LBFGS([p], lr=-1.0)
 """
 
 

@@ -223,3 +223,26 @@ def rates_in_a_tensor(library, make):
 def test_a_rate_that_is_a_tensor_is_written_in_place(make):
     ours, theirs = rates_in_a_tensor(eager, make), rates_in_a_tensor(torch, make)
     np.testing.assert_allclose(np.array(ours, float), np.array(theirs, float), rtol=1e-6)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", ["ASGD", "Rprop"])
+def test_the_first_step_has_the_rate_of_its_time(name, compiled):
+    """State that begins with the rate begins with that of the first step, not of construction."""
+    seen = []
+    for library in (torch, eager):
+        p = library.nn.Parameter(library.ones(3))
+        optimizer = getattr(library.optim, name)([p], lr=0.1)
+        scheduler = library.optim.lr_scheduler.ConstantLR(optimizer, 0.3, 2)
+
+        def step(p=p, optimizer=optimizer):
+            optimizer.zero_grad()
+            (p * p).sum().backward()
+            optimizer.step()
+
+        step = jit(step) if compiled and library is eager else step
+        for _ in range(4):
+            step()
+            scheduler.step()
+            seen.append(p.tolist())
+    np.testing.assert_allclose(seen[4:], seen[:4], rtol=1e-6)
