@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ContextDecorator, suppress
 from dataclasses import field
 from functools import lru_cache
 from types import CodeType, FunctionType
@@ -19,7 +19,8 @@ from typing import Any, Final
 
 from codegen import CheckFailed
 from eager import control_flow, repeat
-from eager.amp import GradScaler
+from eager.amp import GradScaler, autocast
+from eager.autograd import no_grad
 from eager.compiler import NO_CAPTURE
 from eager.config import config
 from eager.dataclass import dataclass
@@ -408,11 +409,15 @@ READ_TOO: Final[dict[Any, Any]] = {
 
 
 _CODES: Final = frozenset(fn.__code__ for fn in READ_TOO.values())
+# What decorators make of a function of the user's: a context, and in it the call.
+_AROUND: Final = frozenset(
+    around(beginning).__code__ for around in (no_grad(), autocast("cpu"), ContextDecorator())
+)
 
 
 def splittable(fn: FunctionType) -> bool:
     """Whether a function's instructions are worth reading: the user's, or a module's `__call__`."""
-    if fn in READ_TOO:
+    if fn in READ_TOO or (fn.__code__ in _AROUND and not is_native(fn)):
         return True
     if hasattr(fn, NO_CAPTURE) or not _readable(fn.__code__):
         return False

@@ -1,5 +1,6 @@
 """Functions cut into segments at every place: what is carried from one segment to the next is complete."""
 
+import contextlib
 import copy
 import logging
 import math
@@ -165,6 +166,46 @@ def test_grad_mode_and_handlers_survive(recwarn):
         x = eager.tensor([value])
         assert jitted(x) == step(x)
         assert eager.is_grad_enabled()
+
+
+@contextlib.contextmanager
+def _noted(log):
+    log.append("in")
+    try:
+        yield
+    finally:
+        log.append("out")
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        eager.no_grad(),
+        eager.no_grad,
+        eager.inference_mode(),
+        eager.enable_grad(),
+        lambda fn: eager.set_grad_enabled(False)(fn),
+        eager.autocast("cpu"),
+    ],
+)
+def test_what_a_decorator_makes_is_split_too(recwarn, around):
+    w, log = eager.ones(3, 3, requires_grad=True), []
+
+    def halves(x):
+        y = x @ w
+        if y.sum() > 100:
+            raise ValueError("too large")
+        graph_break()
+        return (y * 2).sin(), eager.is_grad_enabled()
+
+    body = _noted(log)(around(halves))
+    step = jit(body, backend="eager")
+    for x in (eager.ones(2, 3), eager.zeros(2, 3), eager.full((2, 3), 50.0)):
+        assert outcome(lambda x=x: step(x)) == outcome(lambda x=x: body(x))
+        assert eager.is_grad_enabled()
+    assert log == ["in", "out"] * 6
+    assert step.stats.fallbacks == 0, step.stats
+    assert step.stats.graphs >= 2
 
 
 def test_fullgraph_refuses():
