@@ -125,7 +125,7 @@ def matrix_exp(input: Tensor) -> Tensor:
 @public(method=False)
 def chain_matmul(*matrices: Any) -> Tensor:
     """`linalg.multi_dot`."""
-    return linalg.multi_dot(matrices)
+    return linalg.multi_dot(matrices) if len(matrices) > 1 else matrices[0].clone()
 
 
 @public(method=False)

@@ -23,7 +23,7 @@ from eager.ops.lu import lu as lu
 from eager.ops.lu import lu_factor as lu_factor
 from eager.ops.lu import lu_factor_ex as lu_factor_ex
 from eager.ops.lu import lu_solve as lu_solve
-from eager.ops.move import cat
+from eager.ops.move import apart, cat
 from eager.ops.products import matmul
 from eager.ops.view import broadcast_tensors
 from eager.registry import public, under
@@ -266,15 +266,15 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
     """A multiplied by itself n times (the inverse for negative n), by repeated squaring."""
     if n < 0:
         return matrix_power(inv(A), -n)
-    result = None
+    result, power = None, A
     while n:
         if n & 1:
-            result = A if result is None else matmul(result, A)
+            result = power if result is None else matmul(result, power)
         n >>= 1
-        A = matmul(A, A) if n else A
+        power = matmul(power, power) if n else power
     if result is None:
         return A - A + A.new_ones(A.shape[-1:]).diag_embed()
-    return result
+    return apart(result, A)
 
 
 @_linalg()
@@ -282,6 +282,8 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
 def multi_dot(tensors: Any) -> Tensor:
     """The product of all matrices, in the order that multiplies fewest numbers."""
     tensors = list(tensors)
+    if len(tensors) < 2:
+        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
     sizes = [1 if tensors[0].ndim == 1 else tensors[0].shape[0]]
     sizes += [x.shape[-1] if x.ndim > 1 or not i else 1 for i, x in enumerate(tensors)]
     splits = _cheapest(sizes) if all(type(n) is int for n in sizes) else {}

@@ -437,6 +437,12 @@ def repeat(input: Tensor, *each: Any, repeats: Any = None) -> Tensor:
     return once.reshape([t * n for t, n in zip(times, shape, strict=True)]).clone()
 
 
+def apart(out: Tensor, source: Tensor) -> Tensor:
+    """`out`, copied where it looks at the memory of `source`: of a function whose result is a new
+    tensor in PyTorch, also where sizes of 1 leave every element in its place."""
+    return out.clone() if out._storage is source._storage else out
+
+
 @public(samples=lambda: [s.call(s.values((2, 3)), (2, 2)), s.call(s.values((2, 3)), (2,))])
 def tile(input: Tensor, *each: Any, dims: Any = None) -> Tensor:
     """`repeat`, with fewer numbers than dimensions allowed."""

@@ -141,7 +141,7 @@ def histogram(
 ) -> Histogram:
     """How many elements (or how much `weight`) lie in each bin, and the bins' edges."""
     low, high = (None, None) if range is None else range
-    edges = bins if isinstance(bins, Tensor) else _edges(input, bins, low, high)
+    edges = bins.clone() if isinstance(bins, Tensor) else _edges(input, bins, low, high)
     flat = None if weight is None else weight.reshape(-1)
     return Histogram(_histogram(input.reshape(-1, 1), [edges], flat, density), edges)
 

@@ -357,7 +357,8 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 @public(samples=s.on())
 def ravel(input: Tensor) -> Tensor:
-    return reshape(input, -1)
+    """`reshape(-1)`, but in row-major order in memory, too."""
+    return reshape(input.contiguous(), -1)
 
 
 @public(samples=lambda: [s.call(s.values((6, 2)), 0, (2, -1))])

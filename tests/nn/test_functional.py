@@ -377,3 +377,44 @@ def test_embedding_gradient_by_frequency():
     for run in (step, jit(step)):
         got = run(eager.tensor(value, requires_grad=True), eager.tensor(index))
         np.testing.assert_allclose(got.numpy(), theirs.grad.numpy(), rtol=1e-6)
+
+
+# Results that keep every element in its place: new tensors all the same.
+IN_PLACE = {
+    "nearest": lambda t, x: t.nn.functional.interpolate(x, size=(3, 4)),
+    "nearest_of_one": lambda t, x: t.nn.functional.interpolate(x[..., :1, :1], size=(3, 4)),
+    "nearest_exact": lambda t, x: t.nn.functional.interpolate(x, scale_factor=1),
+    "upsample": lambda t, x: t.nn.Upsample(scale_factor=1)(x),
+    "pixel_shuffle": lambda t, x: t.nn.functional.pixel_shuffle(x, 1),
+    "pixel_shuffle_of_one": lambda t, x: t.nn.functional.pixel_shuffle(x[:, :, :1, :1], 2),
+    "pixel_unshuffle": lambda t, x: t.nn.functional.pixel_unshuffle(x, 1),
+    "channel_shuffle": lambda t, x: t.nn.functional.channel_shuffle(x, 1),
+    "unfold": lambda t, x: t.nn.functional.unfold(x, 1),
+    "unpad": lambda t, x: t.nn.utils.rnn.unpad_sequence(x[0], t.tensor([3, 3, 3]))[0],
+    "ravel": lambda t, x: x[0, 0, 0, ::2].ravel(),
+    "matrix_power": lambda t, x: t.linalg.matrix_power(x[..., :3], 1),
+    "edges": lambda t, x: t.histogram(x, x[0, 0, 0])[1],
+}
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda f: f, lambda f: jit(f, backend="eager")], ids=["eager", "jit"]
+)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_what_moves_nothing_is_a_new_tensor(name, turned, wrap):
+    values = np.arange(48, dtype=np.float32).reshape(1, 4, 3, 4)
+
+    def step(t, x):
+        out = IN_PLACE[name](t, x)
+        out -= 1
+        return out
+
+    found = []
+    for t in (torch, eager):
+        x = t.tensor(values)
+        x = x.transpose(0, 1).contiguous().transpose(0, 1) if turned else x
+        out = (wrap(step) if t is eager else step)(t, x)
+        assert x.numpy().tolist() == values.tolist()
+        found.append((out.tolist(), tuple(out.stride())))
+    assert found[0] == found[1]

@@ -22,7 +22,7 @@ from eager.ops import samples as s
 from eager.ops.contract import CONV_INPUT_GRAD
 from eager.ops.index import TAKE
 from eager.ops.index_and_sort import iota
-from eager.ops.move import CAT, constant_pad
+from eager.ops.move import CAT, apart, constant_pad
 from eager.ops.pointwise import where
 from eager.symint import SymInt, index, integer, known_eq
 from eager.tensor import Tensor
@@ -295,9 +295,10 @@ def interpolate(
     ratios = _ratios(input, out, scale_factor, recompute_scale_factor, bool(align_corners))
     if mode in ("nearest", "nearest-exact"):
         half = 0.5 if mode == "nearest-exact" else 0.0
+        found = input
         for d, (o, r) in enumerate(zip(out, ratios, strict=True), 2):
-            input = _nearest(input, d, o, r, half)
-        return input
+            found = _nearest(found, d, o, r, half)
+        return apart(found, input)
     if _SPATIAL.get(mode) != input.ndim - 2:
         raise NotImplementedError(
             f"Got {input.ndim}D input, but {mode} mode needs {_SPATIAL.get(mode, 0) + 2}D input"
@@ -353,7 +354,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     n = len(lead)
     split = input.reshape((*lead, c // (r * r), r, r, h, w))
     order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return split.permute(order).reshape((*lead, c // (r * r), h * r, w * r))
+    return apart(split.permute(order).reshape((*lead, c // (r * r), h * r, w * r)), input)
 
 
 @functional(lambda: [Sample((s.values((2, 2, 4, 6)), 2))])
@@ -364,7 +365,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     n = len(lead)
     split = input.reshape((*lead, c, h // r, r, w // r, r))
     order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return split.permute(order).reshape((*lead, c * r * r, h // r, w // r))
+    return apart(split.permute(order).reshape((*lead, c * r * r, h // r, w // r)), input)
 
 
 @functional(lambda: [Sample((s.values((2, 6, 2, 2)), 3))])
@@ -372,7 +373,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """(N, g c, *) -> (N, c g, *): interleave the groups of channels."""
     n, c, *rest = input.shape
     split = input.reshape((n, groups, c // groups, *rest))
-    return split.transpose(1, 2).reshape(input.shape)
+    return apart(split.transpose(1, 2).reshape(input.shape), input)
 
 
 def _windows(*given: Any) -> list[tuple[int, ...]]:
@@ -404,7 +405,8 @@ def unfold(
         x = x.unfold(2 + d, spread[d] * (kernel[d] - 1) + 1, step[d])
         x = x[..., :: spread[d]]
     n, c, h, w = x.shape[:4]
-    return x.permute(0, 1, 4, 5, 2, 3).reshape((n, c * kernel[0] * kernel[1], h * w))
+    columns = x.permute(0, 1, 4, 5, 2, 3).reshape((n, c * kernel[0] * kernel[1], h * w))
+    return apart(columns, input)
 
 
 @functional(

@@ -148,4 +148,4 @@ def unpad_sequence(
     """The sequences that `pad_sequence` was given."""
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
-    return [padded_sequences[i, :n] for i, n in enumerate(lengths.tolist())]
+    return [padded_sequences[i, :n].clone() for i, n in enumerate(lengths.tolist())]
