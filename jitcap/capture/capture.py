@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -355,6 +355,9 @@ def _joint(session: Session, end: Epilogue) -> Joint | None:
     return joint
 
 
+_LEFT: Final = ("lines", "effects", "calls", "value", "outputs")  # of an epilogue: what it leaves
+
+
 def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
     """Run the user's part of a backward (hooks, a Function's own) once, before the guards are text.
 
@@ -368,7 +371,7 @@ def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
     if len(session.tracer.checks) > checks:
         raise Break("later effect", "a hook or a Function's backward() may raise")
     after = epilogue(session, value, Places())
-    if any(getattr(end, f) != getattr(after, f) for f in ("lines", "effects", "calls", "value")):
+    if any(getattr(end, f) != getattr(after, f) for f in _LEFT):
         raise Break("later effect", "a hook or a Function's backward() changes what is outside")
     for guard in session.guards.items[known:]:
         if not is_of_the_text(guard) and not _is_of_sizes(guard, sizes):

@@ -460,3 +460,33 @@ def test_a_backward_that_does_not_compile_runs_op_by_op(monkeypatch):
     assert x.grad.tolist() == (4 * x).tolist()
     assert fn.stats.fallbacks == 1
     assert "RecursionError" in fn.stats.refusals[-1]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_hook_changes_again_what_it_has_changed_inside(recwarn, in_place):
+    def run(wrap):
+        w = eager.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        layer, kept, seen = eager.nn.Identity(), {"grad": eager.zeros(3)}, []
+
+        def hook(module, given, grads):
+            if in_place:
+                kept["grad"].add_(grads[0])
+            else:
+                kept["grad"] = grads[0]
+
+        layer.register_full_backward_hook(hook)
+
+        def step(x):
+            a = layer(x * w)
+            a.sin().sum().backward(retain_graph=True)
+            return a * 2
+
+        step = wrap(step)
+        for k in range(3):
+            out = step(eager.tensor([0.5, 1.0, 1.5]) + k)
+            seen.append(kept["grad"].tolist())
+            (out * out).sum().backward()  # goes through the hook, too
+            seen.append(kept["grad"].tolist())
+        return seen, w.grad.tolist()
+
+    assert run(lambda f: jitcap.jit(f, backend="eager")) == run(lambda f: f)
