@@ -552,11 +552,20 @@ def after_hook(hook: Callable[[Tensor], Any], grad: Tensor) -> Tensor:
 def accumulate(leaf: Tensor, grad: Tensor) -> None:
     before = leaf.grad
     if before is None:
-        leaf._grad = grad if mode.enabled and grad._requires_grad else _own(grad)
+        tracked = mode.enabled and grad._requires_grad
+        leaf._grad = in_rows(grad, leaf) if tracked else _own(grad)
     elif mode.enabled and grad._requires_grad:
         leaf._grad = before + grad
     else:
         before.add_(grad)
+
+
+def in_rows(grad: Tensor, of: Tensor) -> Tensor:
+    """A gradient in row-major order, if what it is of lies so: a product gives that of w in
+    x @ w.T by columns, and programs ask for `grad.view(-1)`. One that was expanded stays so."""
+    if grad.is_contiguous() or 0 in [n for n in grad._layout if type(n) is int]:
+        return grad
+    return grad.contiguous() if of.is_contiguous() else grad
 
 
 def _own(grad: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from eager.autograd.grad_mode import no_grad as no_grad
 from eager.autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from eager.dispatch import innermost
 from eager.notice import ignore, warn_once
-from eager.tape import Edge, accumulate, edge_of, full, hooked, sweep
+from eager.tape import Edge, accumulate, edge_of, full, hooked, in_rows, sweep
 from eager.tape import Node as Node
 from eager.tape import Saved as Saved
 from eager.tape import mode as mode
@@ -111,7 +111,8 @@ def grad(
     found.update({(id(leaf), 0): hooked(leaf, g) for leaf, g in leaves.values()})
     if mode.at_end:
         _end()
-    results = tuple(found.get(_key(t)) for t in ins)
+    pairs = [(found.get(_key(t)), t) for t in ins]
+    results = tuple([None if g is None else in_rows(g, t) for g, t in pairs])
     if materialize_grads:
         return tuple(full(0, t.aval) if r is None else r for t, r in zip(ins, results, strict=True))
     if None in [None if r is None else 1 for r in results] and not allow_unused:

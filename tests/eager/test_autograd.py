@@ -580,3 +580,20 @@ def test_what_is_written_over_still_gets_zeros(compiled):
             called(x, d)[i].float().sum().backward()
             assert x.grad.tolist() == ([1, 1] if i == 3 else [0, 0])
             assert (d.grad is None) == (i == 3)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_gradient_of_a_weight_lies_in_memory_as_the_weight(compiled, create_graph):
+    w = eager.randn(5, 4, requires_grad=True)
+
+    def step(x):
+        w.grad = None
+        loss = eager.nn.functional.linear(x, w).square().sum()
+        (found,) = eager.autograd.grad(loss, w, create_graph=create_graph, retain_graph=True)
+        loss.backward(create_graph=create_graph)
+        inside = eager.func.grad(lambda w: (x @ w.T).square().sum())(w.detach())
+        return found.view(-1), w.grad.view(-1), inside.view(-1)
+
+    first, *others = (jit(step, backend="eager") if compiled else step)(eager.randn(3, 4))
+    assert all(eager.equal(first, other) for other in others)
