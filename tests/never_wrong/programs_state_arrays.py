@@ -19,6 +19,21 @@ def an_array_is_written_between_calls():
 
 
 @case("arrays")
+def a_tensor_of_an_array_is_asked_of_another():
+    offsets = {"a": np.array([0, 4, 9])}
+
+    def step(x):
+        return x.new_tensor(offsets["a"]) + x, x.long().new_tensor(data=offsets["a"])
+
+    return scene(
+        step,
+        lambda: offsets["a"].__iadd__(1),
+        lambda: offsets.update(a=np.array([1.5, 2.5, 3.5])),
+        lambda: offsets.update(a=[1, 2, 3]),
+    )
+
+
+@case("arrays")
 def an_array_shares_memory_with_a_tensor():
     scale = np.ones(3, dtype=np.float32)
     t = eager.from_numpy(scale)

@@ -545,3 +545,32 @@ def number_of_a_view_whose_base_was_written(t: Any) -> Any:
         return first.item() * 2, first
 
     return step, [(data(t, 3, seed=i),) for i in range(2)]
+
+
+@program
+def factorisation_machine_with_offsets_in_an_array(t: Any) -> Any:
+    nn, F = t.nn, t.nn.functional
+
+    class Fields(nn.Module):
+        def __init__(self, sizes: list[int], dim: int) -> None:
+            super().__init__()
+            self.table = nn.Embedding(sum(sizes), dim)
+            self.offsets = np.array((0, *np.cumsum(sizes)[:-1]), dtype=np.int64)
+
+        def forward(self, x: Any) -> Any:
+            e = self.table(x + x.new_tensor(self.offsets).unsqueeze(0))
+            return 0.5 * (e.sum(1) ** 2 - (e**2).sum(1)).sum(1)
+
+    net = same_weights(t, Fields([4, 6, 3], 5))
+    opt = t.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(x: Any, y: Any) -> Any:
+        loss = F.binary_cross_entropy_with_logits(net(x), y)
+        flat = t.cat([g.view(-1) for g in t.autograd.grad(loss, list(net.parameters()))])
+        opt.zero_grad()
+        net.table.weight.grad = flat.view_as(net.table.weight) / flat.norm()
+        opt.step()
+        return loss, flat
+
+    batches = [t.stack([labels(t, 7, n, seed=i) for n in (4, 6, 3)], 1) for i in range(3)]
+    return step, [(x, labels(t, 7, 2, seed=i).float()) for i, x in enumerate(batches)]

@@ -224,6 +224,14 @@ def _converted(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     return s.native(fn, (shared, *args[1:]), kwargs)
 
 
+_NEW_TENSOR: Final[Any] = vars(Tensor)["new_tensor"]
+
+
+@handles(_NEW_TENSOR)
+def _new_tensor(s: Session, like: Tensor, data: Any, **kwargs: Any) -> Any:
+    return s.native(_NEW_TENSOR, (like, tensor_of(s, data)), kwargs)
+
+
 # ---- what the host makes of tensors
 
 
