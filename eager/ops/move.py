@@ -20,7 +20,7 @@ from eager.ops.kinds import Move, require_sizes
 from eager.ops.part_views import DIAGONAL, diagonal
 from eager.ops.view import SELECT, SLICE, as_ints, at, norm_dim, norm_dims, select
 from eager.registry import public
-from eager.symint import integer, is_empty, slice_bounds
+from eager.symint import integer, is_empty, of_data, slice_bounds
 from eager.tensor import Tensor
 
 Shape = tuple[int, ...]
@@ -501,7 +501,9 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         d = norm_dim(dim, input.ndim, "roll")
         n = input.shape[d]
         cut = -shift % n if n else 0
-        if cut:
+        if of_data(cut):
+            out = cat([out, out], d).narrow(d, cut, n).clone()
+        elif cut:
             out = cat([out.narrow(d, cut, n - cut), out.narrow(d, 0, cut)], d)
     return out.clone() if out is input else out
 

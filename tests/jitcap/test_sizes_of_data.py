@@ -442,3 +442,16 @@ def test_found_places_lie_as_in_eager():
         assert (got.tolist(), got.stride()) == (want.tolist(), want.stride())
     assert fn(x)[0].stride() == (1, 3)
     assert (step.stats.graphs, step.stats.splits) == (1, 0)
+
+
+def test_how_far_a_roll_goes_is_decided_by_the_run():
+    def step(x, i):
+        return eager.roll(x, -int(i), -1), x.roll((int(i), 1), (0, 1)), eager.roll(x * 2, int(i))
+
+    compiled, x = jit(step, backend="eager"), eager.arange(12.0).reshape(3, 4)
+    for far in (2, 0, 7, -1, 4):
+        i = eager.tensor(far)
+        pairs = zip(compiled(x, i), step(x, i), strict=True)
+        assert all(a.tolist() == b.tolist() and a.stride() == b.stride() for a, b in pairs)
+    stats = compiled.stats
+    assert (stats.splits, stats.discards, stats.compiles) == (0, 0, 1), stats
