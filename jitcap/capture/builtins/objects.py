@@ -78,7 +78,10 @@ _LONG: Final = 1e9  # seconds: what is more, Python refuses
 
 
 def _exact(name: Any) -> Any:
-    """A name of a subclass of `str` as the text that it is."""
+    """The name of an attribute; one of a subclass of `str` as the text that it is."""
+    cls = kind_of(name).type_of(name)
+    if not issubclass(cls, str):
+        raise TypeError(f"attribute name must be string, not {cls.__name__!r}")
     return str.__str__(name) if isinstance(name, str) else name
 
 
@@ -102,7 +105,7 @@ def _object_getattribute(s: Session, obj: Any, name: str) -> Any:
     kind_of(obj).see(s, obj, f".{name}")
     if isinstance(obj, Tensor):
         return s.getattr(obj, name)
-    return default_get(s, obj, name)
+    return default_get(s, obj, _exact(name))
 
 
 @handles((object, "__setattr__"))
@@ -110,7 +113,7 @@ def _object_setattr(s: Session, obj: Any, name: str, value: Any) -> None:
     kind_of(obj).see(s, obj, f".{name}")
     if isinstance(obj, Tensor):
         raise Break("effect", "object.__setattr__() of a tensor")
-    default_put(s, obj, name, value)
+    default_put(s, obj, _exact(name), value)
 
 
 @handles((object, "__delattr__"))
@@ -118,7 +121,7 @@ def _object_delattr(s: Session, obj: Any, name: str) -> None:
     kind_of(obj).see(s, obj, f".{name}")
     if isinstance(obj, Tensor):
         raise Break("effect", "object.__delattr__() of a tensor")
-    default_put(s, obj, name, MISSING)
+    default_put(s, obj, _exact(name), MISSING)
 
 
 @handles((object, "__getstate__"))

@@ -10,6 +10,9 @@ from eager.control_flow import agree_in, checked_tree, own_tree
 
 _NOTHING: Final = object()
 _NUMBERS: Final = (int, float, bool)
+_JOINED: Final = (
+    (str, "strings [use ''"), (bytes, "bytes [use b''"), (bytearray, "bytearray [use b''"),
+)  # fmt: skip
 
 
 def _each(values: Iterator[Any]) -> Iterator[Any]:
@@ -45,7 +48,7 @@ def sum_each(iterable: Iterable[Any], /, start: Any = 0) -> Any:
 
 
 def _sum(rest: Iterator[Any], start: Any) -> Any:
-    for cls, shown in ((str, "strings [use ''"), (bytes, "bytes [use b''")):
+    for cls, shown in _JOINED:
         if isinstance(start, cls):
             raise TypeError(f"sum() can't sum {shown}.join(seq) instead]")
     total = start
