@@ -1,5 +1,7 @@
 """Builtins at their edges: what they refuse, what they warn of, what they ask an iterator."""
 
+import math
+import operator
 
 from .harness import case, over
 from .programs_own_builtins import each
@@ -74,3 +76,24 @@ def names_of_attributes_that_are_no_text():
         lambda: object.__delattr__(thing, 1), lambda: thing.__getattribute__(None),
     )  # fmt: skip
     return over(lambda x, k: (x * k, each(uses, [])), [1.0, 2.0], lambda: thing)
+
+
+@case("builtins")
+def truth_of_not_implemented():
+    def step(x, k):
+        kept = [v for v in (NotImplemented, 0, k) if v]
+        return x if NotImplemented else x * 2, not NotImplemented, kept
+
+    return over(step, [1.0, 2.0])
+
+
+@case("builtins")
+def special_methods_whose_numbers_python_warns_of():
+    asked = Answering()
+    uses = (
+        lambda: int(asked), lambda: float(asked), lambda: complex(asked), lambda: hex(asked),
+        lambda: operator.index(asked), lambda: [1, 2, 3, 4][asked], lambda: "ab" * asked,
+        lambda: list(range(asked)), lambda: math.sqrt(asked), lambda: "%d" % asked,
+        lambda: [1, 2, 3, 4][:asked], lambda: chr(asked), lambda: round(2.5, asked),
+    )  # fmt: skip
+    return over(lambda x, k: (x * k, each(uses, [])), [1.0, 2.0])

@@ -410,7 +410,19 @@ def checked(fn: Callable[[Any], Any], owner: Any, name: str, answer: Any) -> Any
         if as_it_is and (fn is not len or answer >= 0):
             return answer
         answer = answer.tracer.concretize(answer, answer.pytype)
-    return ask(answer)
+    return ask(unwarned(type(owner), name, answer))
+
+
+_EXACT: Final = {"__index__": int, "__int__": int, "__float__": float, "__complex__": complex}
+
+
+def unwarned(cls: type, name: str, answer: Any) -> Any:
+    """What a special method answers, for native code, which warns of a subclass where it is."""
+    exact = _EXACT.get(name)
+    if exact is not None and type(answer) is not exact and isinstance(answer, exact):
+        what = f"{cls.__qualname__}.{name}() answers a {type(answer).__qualname__}"
+        raise Break("unknown call", f"{what}, of which Python warns")
+    return answer
 
 
 def _refusing(what: str) -> Callable[..., Any]:

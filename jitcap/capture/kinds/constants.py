@@ -290,6 +290,11 @@ class SingletonKind(ConstantKind):
         s.guard(Is, origin, real)
         return real
 
+    def truth(self, s: Session, obj: Any) -> bool:
+        if obj is NotImplemented:
+            raise Break("unknown call", "bool(NotImplemented), of which Python warns, is called")
+        return bool(obj)
+
 
 @of(*GENERATORS)
 class FixedKind(NativeKind):

@@ -26,6 +26,7 @@ from jitcap.capture.kinds.base import (
     is_method,
     kind_of,
     parts_of,
+    unwarned,
 )
 from jitcap.capture.kinds.classes import bind, class_raw, guarded_names
 from jitcap.capture.kinds.iterators import Iteration
@@ -99,7 +100,7 @@ def _asking(name: str) -> Callable[..., Any]:
         if isinstance(result, Refusing):
             raise result.refusal()
         if name in _NUMBERS:
-            return s.known(result)
+            return unwarned(cls, name, s.known(result))
         if name == "__iter__" and hasattr(type(result), "__next__"):
             return Iteration(s, result)
         return lend(s, result)
