@@ -1,9 +1,10 @@
 """Builtins at their edges: what they refuse, what they warn of, what they ask an iterator."""
 
+import itertools
 import math
 import operator
 
-from .harness import case, over
+from .harness import Program, after, case, over, vector
 from .programs_own_builtins import each
 
 
@@ -97,3 +98,27 @@ def special_methods_whose_numbers_python_warns_of():
         lambda: [1, 2, 3, 4][:asked], lambda: chr(asked), lambda: round(2.5, asked),
     )  # fmt: skip
     return over(lambda x, k: (x * k, each(uses, [])), [1.0, 2.0])
+
+
+@case("builtins")
+def iterators_asked_how_much_is_left():
+    hint = operator.length_hint
+    given = [1, 2, 3]
+
+    def begun(iterator):
+        next(iterator)
+        return hint(iterator)
+
+    uses = (
+        lambda: hint(iter(given)), lambda: hint(reversed(given)), lambda: hint(iter("abc")),
+        lambda: hint(iter({1: 2})), lambda: hint(iter({1, 2})), lambda: begun(iter(range(5))),
+        lambda: begun(iter(given)), lambda: hint(itertools.repeat(0, 7)), lambda: hint(given),
+        lambda: hint(itertools.repeat(0)), lambda: hint(map(str, given), 9), lambda: hint(3, 4),
+        lambda: hint(filter(None, given)), lambda: hint((v for v in given), 2),
+        lambda: hint(3, "a"),
+        lambda: hint(iter(Rows())), lambda: hint(reversed(Rows())), lambda: hint(Rows(), 9),
+        lambda: hint(Hinting(5)), lambda: hint(Hinting(NotImplemented), 6),
+        lambda: hint(Hinting(-1)), lambda: hint(Hinting("a")),
+    )  # fmt: skip
+    calls = [(vector(),), after(lambda: given.append(4), vector())]
+    return Program(lambda x: (x * 2, each(uses, [])), calls)

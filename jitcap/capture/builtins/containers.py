@@ -7,10 +7,12 @@ instances among the values, which it only stores.
 from __future__ import annotations
 
 import collections
+import operator
 from typing import Any
 
-from jitcap.capture.kinds.base import HANDLERS, Session, handles
+from jitcap.capture.kinds.base import HANDLERS, Session, handles, kind_of
 from jitcap.capture.kinds.constants import sequence_of
+from jitcap.capture.kinds.iterators import Lazy
 from jitcap.capture.opcodes.build import entries
 
 
@@ -39,3 +41,14 @@ def _with_default(s: Session, /, *args: Any, **kwargs: Any) -> Any:
     made = s.native(collections.defaultdict, args[:1], {})
     made.update(_dict(s, *args[1:], **kwargs))
     return made
+
+
+@handles(operator.length_hint)
+def _length_hint(s: Session, obj: Any, default: Any = 0, /) -> Any:
+    """An iterator is asked as it is: what native code drives in its place has no hint."""
+    kind = kind_of(obj)
+    if kind.python or not hasattr(type(obj), "__next__"):
+        return s.pure(operator.length_hint, (obj, default), {})
+    if type(obj) is Lazy and hasattr(obj.cls, "__length_hint__"):
+        kind.refuse(obj, ".__length_hint__()")
+    return operator.length_hint(obj, s.known(default))
