@@ -1,5 +1,7 @@
 """Builtins at their edges: what they refuse, what they warn of, what they ask an iterator."""
 
+import collections
+import functools
 import itertools
 import math
 import operator
@@ -122,3 +124,27 @@ def iterators_asked_how_much_is_left():
     )  # fmt: skip
     calls = [(vector(),), after(lambda: given.append(4), vector())]
     return Program(lambda x: (x * 2, each(uses, [])), calls)
+
+
+@case("builtins")
+def attributes_of_descriptors_change():
+    Pair = collections.namedtuple("Pair", "first second")
+
+    class Held:
+        @property
+        def value(self):
+            "before"
+
+        @functools.cached_property
+        def kept(self):
+            "before"
+
+    def step(x, text):
+        old = Pair.first.__doc__, Held.value.__doc__, Held.kept.__doc__
+        Pair.first.__doc__ = Held.value.__doc__ = Held.kept.__doc__ = text
+        return x * 2, old, Pair.first.__doc__, Pair.second.__doc__
+
+    def observe():
+        return Pair.first.__doc__, Held.value.__doc__, Held.kept.__doc__
+
+    return Program(step, [(vector(), "a"), (vector(), "b"), (vector(), "a")], observe)

@@ -91,8 +91,8 @@ class NativeKind(Kind):
         delattr(obj, name)
 
     def _refuse_outside(self, s: Session, obj: Any, name: str) -> None:
-        """What a kind does not replay."""
-        if s.outside.shadow(obj) is not None:
+        """What a kind does not replay. A descriptor of a class is an object from outside."""
+        if s.outside.shadow(obj) is not None or hasattr(type(obj), "__get__"):
             raise Break("effect", f"attribute {name!r} of a {self.type_of(obj).__name__} changes")
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
