@@ -181,7 +181,16 @@ def is_python_class(cls: type) -> bool:
     flags = cls.__flags__
     if cls.__module__ == "eager.sym" or cls.__module__.startswith("jitcap.capture."):
         return False
-    return bool(flags & HEAP_TYPE and not flags & IMMUTABLE_TYPE) and "__module__" in vars(cls)
+    made = flags & HEAP_TYPE and not flags & IMMUTABLE_TYPE and "__module__" in vars(cls)
+    return bool(made) and not any(_is_written_in_c(cls, v) for v in vars(cls).values())
+
+
+def _is_written_in_c(cls: type, value: Any) -> bool:
+    """Whether a member of a class is a method in C of its own, as an extension's classes have: they
+    are heap types, too."""
+    owner = "__self__" if type(value) is types.BuiltinFunctionType else "__objclass__"
+    methods = (types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType)
+    return type(value) in methods and getattr(value, owner, None) is cls
 
 
 def shown(cls: type) -> str:

@@ -3,6 +3,7 @@
 import collections
 import functools
 import itertools
+import json
 import math
 import operator
 
@@ -148,3 +149,12 @@ def attributes_of_descriptors_change():
         return Pair.first.__doc__, Held.value.__doc__, Held.kept.__doc__
 
     return Program(step, [(vector(), "a"), (vector(), "b"), (vector(), "a")], observe)
+
+
+@case("builtins")
+def classes_of_an_extension():
+    def step(x, given):
+        text = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode({"b": given, "a": 1})
+        return x * 2, text, json.JSONDecoder(parse_float=str).decode(text)
+
+    return Program(step, [(vector(), given) for given in ([1, 2.5, None], "text", {"c": (True,)})])
