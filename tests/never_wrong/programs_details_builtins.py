@@ -158,3 +158,51 @@ def classes_of_an_extension():
         return x * 2, text, json.JSONDecoder(parse_float=str).decode(text)
 
     return Program(step, [(vector(), given) for given in ([1, 2.5, None], "text", {"c": (True,)})])
+
+
+class Unlimited:
+    def __getitem__(self, index):
+        return index
+
+
+class NoIteration(Unlimited):
+    __iter__ = None
+
+
+class NoContents:
+    __contains__ = None
+
+    def __iter__(self):
+        return iter([1])
+
+
+class NoIterator:
+    def __iter__(self):
+        return 3
+
+
+class NoTruth:
+    __bool__ = None
+
+
+class NoLength:
+    __len__ = None
+
+
+class NoWayBack(Rows):
+    __reversed__ = None
+
+
+@case("builtins")
+def special_methods_that_a_class_hides():
+    uses = (
+        lambda v: iter(v), lambda v: [*v], lambda v: [u for u in v], lambda v: 1 in v,
+        lambda v: 1 not in v, lambda v: bool(v), lambda v: not v, lambda v: 1 if v else 2,
+        lambda v: len(v), lambda v: v[1], lambda v: list(reversed(v)),
+    )  # fmt: skip
+    classes = NoIteration, NoContents, NoIterator, NoTruth, NoLength, NoWayBack, Plain
+
+    def step(x, cls):
+        return x * 2, [str(found).split(" object at")[0] for found in each(uses, [], cls())]
+
+    return Program(step, [(vector(), cls) for cls in classes])

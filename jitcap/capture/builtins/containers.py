@@ -1,7 +1,7 @@
-"""Capture: dictionaries made by a call. `dict`, `defaultdict` -> handler(session, ...).
+"""Capture: containers made by a call, and two ways to ask one. `dict`, `reversed` -> handler.
 
 Registered beside those of `objects.py`, for the same table. Native code would be lent the
-instances among the values, which it only stores.
+instances among the values of a dictionary, which it only stores.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import collections
 import operator
 from typing import Any
 
-from jitcap.capture.kinds.base import HANDLERS, Session, handles, kind_of
+from jitcap.capture.kinds.base import HANDLERS, MISSING, Session, handles, kind_of
+from jitcap.capture.kinds.classes import class_raw
 from jitcap.capture.kinds.constants import sequence_of
-from jitcap.capture.kinds.iterators import Lazy
+from jitcap.capture.kinds.counted import SizedIterator, SizedRange
+from jitcap.capture.kinds.iterators import Lazy, ReversedIterator
 from jitcap.capture.opcodes.build import entries
 
 
@@ -41,6 +43,22 @@ def _with_default(s: Session, /, *args: Any, **kwargs: Any) -> Any:
     made = s.native(collections.defaultdict, args[:1], {})
     made.update(_dict(s, *args[1:], **kwargs))
     return made
+
+
+@handles(reversed)
+def _reversed(s: Session, obj: Any) -> Any:
+    found = s.asked(obj, "__reversed__")
+    if found is not MISSING:
+        return found
+    if kind_of(obj).python and not isinstance(obj, list | tuple | dict):
+        cls = type(obj)
+        if class_raw(s, cls, "__getitem__") is MISSING:
+            return reversed(obj)  # raises
+        return ReversedIterator(s, obj)
+    if type(obj) is SizedRange:
+        return SizedIterator(obj, backwards=True)
+    s.settle(obj)
+    return reversed(obj)
 
 
 @handles(operator.length_hint)

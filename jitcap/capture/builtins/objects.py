@@ -56,8 +56,8 @@ from jitcap.capture.kinds.base import (
 )
 from jitcap.capture.kinds.classes import Super
 from jitcap.capture.kinds.constants import runs_python
-from jitcap.capture.kinds.counted import SizedIterator, SizedRange, range_of
-from jitcap.capture.kinds.iterators import InterpretedIterator, Lazy, ReversedIterator
+from jitcap.capture.kinds.counted import range_of
+from jitcap.capture.kinds.iterators import InterpretedIterator, Lazy
 from jitcap.capture.kinds.objects import (
     default_get,
     default_put,
@@ -274,19 +274,6 @@ def _next(s: Session, iterator: Any, default: Any = MISSING, /) -> Any:
         if default is MISSING:
             raise
         return default
-
-
-@handles(reversed)
-def _reversed(s: Session, obj: Any) -> Any:
-    found = s.asked(obj, "__reversed__")
-    if found is not MISSING:
-        return found
-    if kind_of(obj).python and not isinstance(obj, list | tuple | dict):
-        return ReversedIterator(s, obj)
-    if type(obj) is SizedRange:
-        return SizedIterator(obj, backwards=True)
-    s.settle(obj)
-    return reversed(obj)
 
 
 @handles(range)

@@ -455,7 +455,11 @@ class PlainKind(FixedKind, MutableKind):
     """What instances inherit from `object`."""
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
-        found = s.iter(obj)
+        cls, found = type(obj), None
+        with suppress(TypeError):
+            found = s.iter(obj)
+        if found is None:
+            return item in type(cls.__name__, (), {})()
         return any(s.same(v, item) or s.truth(s.compare("==", v, item)) for v in found)
 
     def truth(self, s: Session, obj: Any) -> bool:
