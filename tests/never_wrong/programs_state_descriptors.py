@@ -371,3 +371,31 @@ def the_class_of_a_class():
         return x * 2, names, Plain.__class__ is type, held[0].__class__.__name__
 
     return scene(step, lambda: held.__setitem__(0, Layer))
+
+
+@case("descriptors")
+def a_slot_that_a_subclass_has_again():
+    class Base:
+        __slots__ = ("a", "b")
+
+        def scale(self):
+            return self.a * 2
+
+    class Derived(Base):
+        __slots__ = (*Base.__slots__, "c")
+
+    held = Derived()
+    held.a, held.c = 1.0, 2.0
+
+    def step(x):
+        made = Derived()
+        made.b = held.c
+        held.a, held.b = held.a + 1.0, x * held.scale()
+        del made.b
+        return held.b * 2, held.scale(), hasattr(made, "b"), hasattr(held, "b"), made
+
+    def change():
+        held.a = 5.0
+        del held.b
+
+    return scene(step, change, nothing, observe=lambda: held)

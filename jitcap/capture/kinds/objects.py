@@ -141,14 +141,17 @@ def plain_attributes(cls: type) -> bool:
 
 
 def slots_of(cls: type) -> Iterator[tuple[str, Any]]:
-    """The slot descriptors of a class and its bases."""
+    """The slot descriptors of a class and its bases; of two with one name that which is found."""
+    seen: set[str] = set()
     for base in cls.__mro__:
         names = vars(base).get("__slots__", ())
         for name in (names,) if isinstance(names, str) else tuple(names):
             mangled = f"_{base.__name__.lstrip('_')}{name}" if name.startswith("__") else name
             descriptor = vars(base).get(mangled)
-            if descriptor is not None and name not in ("__dict__", "__weakref__"):
-                yield mangled, descriptor
+            if descriptor is None or name in ("__dict__", "__weakref__") or mangled in seen:
+                continue
+            seen.add(mangled)
+            yield mangled, descriptor
 
 
 # ---- attributes by the default rules
