@@ -7,8 +7,9 @@ import types
 import numpy as np
 
 import eager
+from jitcap import graph_break
 
-from .harness import Call, Program, case
+from .harness import Call, Program, case, vector
 from .scene import module, nothing, rows, scene
 
 
@@ -380,3 +381,26 @@ def getters_that_are_made_inside_a_split():
         return second([x, 2]), shape(x), total(x), x[0].item() > 1
 
     return scene(step, nothing)
+
+
+@case("function")
+def functions_that_call_each_other_in_a_generator_behind_a_split():
+    def walker():
+        def items(given):
+            for value in given:
+                yield from one(value)
+
+        def one(value):
+            if isinstance(value, list):
+                yield from items(value)
+            else:
+                yield value
+
+        return one
+
+    def step(x, given):
+        values = walker()(given)
+        graph_break()
+        return x * 2, list(values)
+
+    return Program(step, [(vector(), [1, [2, [3]]]), (vector(), [4])])
