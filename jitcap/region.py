@@ -21,7 +21,7 @@ from eager.device import transfer
 from eager.device.array import DeviceArray
 from eager.sized import concrete
 from eager.tape import FREED, stale
-from eager.tensor import Tensor, wrap
+from eager.tensor import Tensor, refresh, wrap
 from eager.traced import Traced
 from jitcap.backwards import Backwards, Compile
 from jitcap.graph import Graph, Node, aval_at, data_sizes, needed_by
@@ -261,6 +261,8 @@ class Region:
 
 
 def _edge(leaf: Tensor) -> tuple[Any, int]:
+    if leaf._view is not None:
+        refresh(leaf)  # its base may have been written
     return (leaf, 0) if leaf._node is None else (leaf._node, leaf._index)
 
 

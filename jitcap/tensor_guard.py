@@ -207,8 +207,10 @@ class TensorLike(Guard):
 
     def _own_test(self, names: Names, v: str) -> str:
         own = [f"type({v}) is {names.bind(self.cls)}"]
-        own.append(f"{v}._requires_grad" if self.requires_grad else f"not {v}._requires_grad")
-        if self.requires_grad:
+        if not self.requires_grad:  # a view may get it by a write into its base, and looks then
+            own.append(f"not ({v}._requires_grad or {v}._view is not None and {v}.requires_grad)")
+        else:
+            own.append(f"{v}._requires_grad")
             own.append(f"{v}._node is{'' if self.leaf else ' not'} None")
             if not self.hooked:
                 own.append(f"{v}._hooks is None")
@@ -303,7 +305,7 @@ class ViewOfBase(Guard):
     def test(self, names: Names) -> str:
         v = names.var(self.origin)
         steps = f"{v}._view is not None and {v}._view.chain == {names.bind(self.chain)}"
-        return f"type({v}) is {names.bind(self.cls)} and {steps} and not {v}._requires_grad"
+        return f"type({v}) is {names.bind(self.cls)} and {steps} and not {v}.requires_grad"
 
     def expected(self) -> str:
         return f"a view by {[op.name for op, _ in self.chain]}"

@@ -435,6 +435,23 @@ def ops_without_a_derivative(jit, note, attempt):
         note(x, w)
 
 
+@program
+def a_view_whose_base_was_written(jit, note, attempt):
+    """It has the base's new history, whatever it looked like when it was made."""
+    fn = jit(lambda q: (q * 2).sum())
+    note(fn(floats(3, g=False).view(3)))
+    for made in (lambda w: w * 3, lambda w: floats(3, g=False), lambda w: w.detach() * 2):
+        w = floats(3, seed=2).requires_grad_()
+        y = made(w)
+        q, rows = y.view(3), y[1:]
+        y.mul_(w)
+        rows += 1
+        loss = fn(q) * fn(y.detach().view(3))
+        note(loss)
+        loss.backward()
+        note(w)
+
+
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_like_eager(name):
     fn, expected = PROGRAMS[name]
