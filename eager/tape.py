@@ -97,6 +97,8 @@ class Saved:
             return self.tensor.get()
         t, found = self.tensor, self.tensor._storage.version
         if found != self.version:
+            if type(t._array) is Traced:
+                t._array.storage.tracer.check_overwritten(t)
             raise RuntimeError(stale(t.dtype, t.shape, self.name, found, self.version))
         return t
 

@@ -89,6 +89,9 @@ class Tracer(Protocol):
     def check_writable(self, tensor: Any) -> None:
         """A tensor is to be overwritten on the tape."""
 
+    def check_overwritten(self, tensor: Any) -> None:
+        """A tensor that a derivative needs was overwritten, it seems."""
+
     def sweep(self) -> None:
         """The tape is gone over backwards."""
 

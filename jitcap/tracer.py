@@ -293,10 +293,10 @@ class Tracer:
         """The key of the next draw: that of this run, for good."""
         return generator.seed_value, generator.next_ordinal()
 
-    # the tape: see `jitcap.retrace`
-
     def check_writable(self, tensor: Tensor) -> None:
         """A tensor is to be overwritten on the tape: no objection."""
+
+    check_overwritten = check_writable  # and when a derivative needs it
 
     def sweep(self) -> None:
         """Gradients are computed."""

@@ -330,6 +330,8 @@ CLAIMS = {
         "Both ways are read": "tests/capture/test_branches.py::test_one_graph "
         "tests/capture/test_branches.py::test_what_splits_is_right",
         "Where the ways meet": "tests/capture/test_branches.py::test_one_graph",
+        "Python gives no gradient, and": "tests/capture/test_branches.py::test_one_graph "
+        "tests/capture/test_branches.py::test_what_splits_is_right",
         "`max` and `min` of": "tests/never_wrong/programs_control_flow.py",
         "It splits where that": "tests/capture/test_branches.py::test_what_splits_is_right "
         "tests/capture/test_branches.py::test_the_record_says_why",

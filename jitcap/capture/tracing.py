@@ -328,6 +328,12 @@ class CaptureTracer(Tracer):
             what = f"{shadow.origin.show()} gets a history by an in-place operation"
             raise Break("effect", what)
 
+    def check_overwritten(self, tensor: Tensor) -> None:
+        """The run may know of fewer writes."""
+        if id(tensor._storage) in self.session.counts:
+            what = "a derivative needs a tensor that one way of a branch has overwritten"
+            raise Break("data dependent", what)
+
     def lifted(self, tensor: Tensor) -> Traced | None:
         """The graph value of a constant tensor that the program used or wrote."""
         return self._lifted.get(id(tensor._array))

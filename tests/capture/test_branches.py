@@ -10,7 +10,7 @@ import pytest
 import eager
 from jitcap import jit
 from jitcap.record import JitcapWarning
-from tests.capture.branch_programs_lists import ONE, SPLITS
+from tests.capture.branch_programs_writes import ONE, SPLITS
 
 
 def flat(value):

@@ -18,10 +18,8 @@ from contextlib import suppress
 from dataclasses import field
 from typing import Any, Final
 
-import numpy as np
-
 from eager import control_flow
-from eager.aval import contiguous_strides, scalar_aval
+from eager.aval import scalar_aval
 from eager.dataclass import dataclass
 from eager.named import joined, label_of, put_name
 from eager.sym import SymNumber
@@ -33,26 +31,41 @@ from jitcap.capture.control.changes import (
     Before,
     Change,
     Differ,
-    Unsayable,
-    copied,
+    Spoiled,
+    copies,
     is_loop,
     same_place,
 )
+from jitcap.capture.control.fit import (
+    CONSTANTS,
+    OneSided,
+    check_histories,
+    check_tensors,
+    number_kind,
+    word_of,
+)
+from jitcap.capture.control.histories import (
+    Overwritten,
+    Place,
+    Unsayable,
+    versions_of,
+    writes_since,
+)
 from jitcap.capture.control.paths import EXIT, behind, in_loop, looks, meeting, needed, returns
 from jitcap.capture.control.repeat import STOP, RoundEnd, end_inside, repeat
-from jitcap.capture.control.steps import same_constant, same_look
+from jitcap.capture.control.steps import same_constant
 from jitcap.capture.control.ties import has_memory, truths_of, with_truths
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
 from jitcap.capture.kinds.base import MISSING
-from jitcap.capture.numbers import INT64, constant
+from jitcap.capture.numbers import constant
 from jitcap.modes import Modes
 from jitcap.tracer import DataDependent, is_on_device
 
 DEEPEST: Final = 10  # branches in branches
 MOST_APART: Final = 3  # of these, such whose ways go on to the return: what is there is read twice
+_REFUSALS: Final = (Break, DataDependent, UnknownValue, Unsayable)
 _ONE_WAY: Final = "in one way, "
 _BOOL: Final = "bool() of a value that is known only when the program runs"
-_CONSTANTS: Final = (str, bytes, type(None), bool, int, float, complex)
 # Where a way begins, and what is on the stack besides (or what makes it there, or ends there).
 Start = tuple[int, tuple[Any, ...] | Callable[[], tuple[Any, ...] | Done]]
 
@@ -74,7 +87,24 @@ class Way:
     versions: dict[int, tuple[Any, int]] = field(default_factory=dict)
     counts: dict[int, Any] = field(default_factory=dict)  # of them what only the run knows
     written: dict[Any, Any] = field(default_factory=dict)  # traced memory -> its value
+    places: dict[int, tuple[Tensor, Place]] = field(default_factory=dict)  # see `histories`
     used: list[Any] = field(default_factory=list)  # nodes of the tape, and what each had saved
+
+    def after(self, key: Any, change: Change) -> Any:
+        """What an entry is after it."""
+        own = self.changes.get(key)
+        value = change.before if own is None else own.after
+        if value is MISSING:
+            raise Unsayable(f"{change.show()} is there after one way only")
+        return value
+
+    def handle(self, tracer: Any, leaf: Any) -> Any:
+        if id(leaf) in self.handles:
+            return self.handles[id(leaf)]
+        if not isinstance(leaf, Tensor):
+            return leaf.handle if isinstance(leaf, SymNumber) else leaf
+        array = leaf._array if type(leaf._array) is Traced else tracer.lift(leaf)
+        return self.written.get(array.storage) or array.read()
 
 
 def decides(session: Any, value: Any) -> bool:
@@ -162,10 +192,13 @@ def branch(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
     opened.append(site)
     try:
         return _met(session, frame, index, lambda meets: merge(meets, starts, value))
+    except OneSided as why:
+        way = why.way
     except Unsayable as why:
         raise _refusal(str(why)) from why
     finally:
         opened.pop()
+    return _only(session, frame, starts, way, pick, "gradients go to all that one way uses")
 
 
 def _met(s: Any, frame: Frame, index: int, merge: Callable[[Any], Done | None]) -> Done | None:
@@ -186,6 +219,9 @@ def _met(s: Any, frame: Frame, index: int, merge: Callable[[Any], Done | None]) 
         if in_loop(frame.code, index):
             raise differ
         return merge(EXIT)
+    except Unsayable as why:
+        clean = not isinstance(why, Spoiled)
+        raise differ if clean and isinstance(differ, OneSided) else why from None
     finally:
         s.ties.apart -= 1
 
@@ -232,7 +268,7 @@ class _Branch:
         try:
             return self._run()
         except BaseException:
-            self._restore_frame()
+            self.before.restore_frame()
             self.frame.pc = self.before.pc
             raise
 
@@ -240,22 +276,29 @@ class _Branch:
         for k, start in enumerate(self.starts):
             try:
                 self.ways.append(self._interpret(start))
-            except (Retried, Unsayable):
+            except Retried:
                 raise
-            except (Break, DataDependent, UnknownValue) as why:
+            except Unsayable as why:
+                raise (Spoiled(*why.args) if self.before.spoiled else why) from None
+            except _REFUSALS as why:
                 what = why.what if isinstance(why, Break) else str(why)
                 inmost = what.rpartition(_ONE_WAY)[2].removeprefix(f"{_BOOL}: ")
-                raise Unsayable(_ONE_WAY + inmost) from why  # of several branches, the last
+                kind = Spoiled if self.before.spoiled else Unsayable
+                raise kind(_ONE_WAY + inmost) from why  # of several branches, the last
             except (Exception, GeneratorExit) as error:  # noqa: BLE001 - the program's: see `_only`
-                self._restore_frame()
+                self.before.restore_frame()
                 what = f"a {type(error).__name__} is raised"
                 return _only(self.session, self.frame, self.starts, 1 - k, self.pick, what)
         first, second = self.ways
         if (first.done is None) != (second.done is None) or first.modes != second.modes:
             raise Differ("the ways end in different ways")
+        self.spans = [way.span for way in self.ways]
+        self.overwritten = Overwritten([way.places for way in self.ways])
         merged = self._template()
+        for pair in self.overwritten.pairs():
+            check_histories(self.spans, *pair)
         writes = self._writes()
-        versions = _versions(self.ways)
+        versions = versions_of([way.versions for way in self.ways])
         for node, _ in (pair for way in self.ways for pair in way.used):
             node.release()
         self._choose(writes, versions)
@@ -269,16 +312,20 @@ class _Branch:
         used, mode.used = mode.used, way.used
 
         def run() -> None:
-            self._restore_frame()
-            frame.stack = _copies(frame.stack, self.loops, self.session.tried)
+            self.before.restore_frame()
+            frame.stack = copies(frame.stack, self.loops, self.session.tried)
             way.inside, begin = self.tracer.inside, sequence_now()
-            way.done = _begin(frame, start)
-            while way.done is None and not self._is_met(frame):
-                way.done = vm.step(frame)
-            way.span = begin, sequence_now()
-            if way.done is not None and way.done.suspended:
-                raise Unsayable("a way is left in the middle")
-            self._take(way)
+            try:
+                way.done = _begin(frame, start)
+                while way.done is None and not self._is_met(frame):
+                    way.done = vm.step(frame)
+                way.span = begin, sequence_now()
+                if way.done is not None and way.done.suspended:
+                    raise Unsayable("a way is left in the middle")
+                self._take(way)
+            except (Exception, GeneratorExit) as error:
+                self.before.look_back(isinstance(error, _REFUSALS))
+                raise
 
         try:
             _, way.part = self.tracer.part(run, own=True)
@@ -298,11 +345,6 @@ class _Branch:
         meets = self.meets
         return meets.reached(frame) if isinstance(meets, RoundEnd) else frame.pc == meets
 
-    def _restore_frame(self) -> None:
-        self.frame.fast = dict(self.before.fast)
-        self.frame.stack = list(self.before.stack)
-        self.frame.handled = list(self.before.handled)
-
     def _take(self, way: Way) -> None:
         """What the way has left, with the values that its tensors and numbers have in the graph."""
         frame = self.frame
@@ -312,6 +354,7 @@ class _Branch:
             way.frame, way.stack = dict(frame.fast), list(frame.stack)
         way.modes = Modes.now()
         way.changes, way.versions = self.before.changes()
+        way.places = self.before.overwritten()
         for key, (storage, version) in way.versions.items():
             more = writes_since(self.session, storage, self.counted)
             if more is not None:
@@ -342,16 +385,9 @@ class _Branch:
             found["fast"] = self._locals(first.frame, second.frame)
         for key in {**first.changes, **second.changes}:
             change = first.changes.get(key) or second.changes[key]
-            a, b = (self._after(way, key, change) for way in self.ways)
+            a, b = (way.after(key, change) for way in self.ways)
             found["changes"][key] = change, self._merge(a, b)
         return found
-
-    def _after(self, way: Way, key: Any, change: Change) -> Any:
-        own = way.changes.get(key)
-        value = change.before if own is None else own.after
-        if value is MISSING:
-            raise Unsayable(f"{change.show()} is there after one way only")
-        return value
 
     def _locals(self, first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
         merged = {}
@@ -370,17 +406,17 @@ class _Branch:
             return a
         if type(a) is type(b) is tuple and len(a) == len(b):
             return tuple(self._merge(x, y) for x, y in zip(a, b, strict=True))
-        if _number(a) is not None and _number(a) is _number(b):
+        if number_kind(a) is not None and number_kind(a) is number_kind(b):
             known = not isinstance(a, SymNumber) and not isinstance(b, SymNumber)
             return a if known and same_constant(a, b) else self._slot(a, b)
         if isinstance(a, Tensor) and isinstance(b, Tensor):
-            _check_tensors(self.session, self.ways, a, b)
+            check_tensors(self.session, self.spans, a, b, *self.overwritten.as_left(a, b))
             return self._slot(a, b)
-        if type(a) is type(b) and type(a) in _CONSTANTS and a == b:
+        if type(a) is type(b) and type(a) in CONSTANTS and a == b:
             return a
         if is_loop(a) and type(a) is type(b) and same_place(a, b):
             return a
-        raise Differ(f"one way leaves a {_word(a)}, the other a {_word(b)}")
+        raise Differ(f"one way leaves a {word_of(a)}, the other a {word_of(b)}")
 
     def _slot(self, a: Any, b: Any) -> Any:
         number = self.numbers.get((id(a), id(b)))
@@ -406,7 +442,7 @@ class _Branch:
         told = self.session.ties.told
         objects = [[told(x, self._was_there) for x in pair] for pair in self.leaves]
         rows = [
-            [self._handle(way, pair[k]) for pair in self.leaves]
+            [way.handle(self.tracer, pair[k]) for pair in self.leaves]
             + [way.written.get(m, m.handle) for m in writes]
             + [way.counts.get(id(row[0]), row[2 + k]) for row in versions if self._open(row)]
             for k, way in enumerate(self.ways)
@@ -426,22 +462,16 @@ class _Branch:
             for (a, _), handle, aval in zip(self.leaves, self.handles, avals, strict=False)
         ]
         places = [i for i, r in enumerate(self.results) if isinstance(r, Tensor)]
-        control_flow.record(
-            self.tracer, self.pick,
-            [[self.leaves[i][k] for i in places] for k in range(2)],
-            [way.span for way in self.ways], [self.results[i] for i in places],
-        )  # fmt: skip
+        overwritten = self.overwritten
+        pairs = [*(overwritten.as_left(*self.leaves[i]) for i in places), *overwritten.pairs()]
+        results, anew = [self.results[i] for i in places], overwritten.results()
+        rows = [[pair[k] for pair in pairs] for k in range(2)]
+        control_flow.record(self.tracer, self.pick, rows, self.spans, [*results, *anew])
+        hidden = overwritten.put(self.pick, anew)
+        self.session.ties.hidden += [(self.key, t) for t in hidden]
         known = [[with_truths(x, outer) for x in pair] for pair in objects]
         for i in places:
             self._tie(self.results[i], known[i], *self.leaves[i])
-
-    def _handle(self, way: Way, leaf: Any) -> Any:
-        if id(leaf) in way.handles:
-            return way.handles[id(leaf)]
-        if not isinstance(leaf, Tensor):
-            return leaf.handle if isinstance(leaf, SymNumber) else leaf
-        array = leaf._array if type(leaf._array) is Traced else self.tracer.lift(leaf)
-        return way.written.get(array.storage) or array.read()
 
     def _was_there(self, x: Tensor) -> bool:
         """Whether an object is no way's own: it was there, or was loaded since."""
@@ -452,7 +482,8 @@ class _Branch:
         sources: list[Any] = []
         loose: list[Any] = []
         ties = self.session.ties
-        new = [x for x, known in zip((a, b), objects, strict=True) if known is None]
+        pairs = zip(self.overwritten.as_left(a, b), objects, strict=True)
+        new = [x for x, known in pairs if known is None]
         for k, (x, way) in enumerate(zip((a, b), self.ways, strict=True)):
             array = x._array if type(x._array) is Traced else self.tracer.lift(x)
             again = sum(has_memory(self.session, pair[k], array) for pair in self.leaves) > 1
@@ -461,7 +492,7 @@ class _Branch:
                 sources.append((x, array.storage))
                 if objects[k] is not x:
                     loose += ties.untold(x, again or objects[k] is None, self._was_there)
-        labels = [label_of(x) for x in new]
+        labels = [*map(label_of, new)]
         label = joined(self.pick, labels) if len(labels) > 1 else next(iter(labels), None)
         put_name(result, label)
         hidden = result._node is not None and label is None
@@ -472,7 +503,7 @@ class _Branch:
         self, merged: dict[str, Any], writes: Sequence[Any], versions: Sequence[Any]
     ) -> Done | None:
         frame = self.frame
-        self._restore_frame()
+        self.before.restore_frame()
         for change, value in merged["changes"].values():
             change.put(self._fill(value))
         self.ways[0].modes.put()
@@ -504,62 +535,11 @@ class _Branch:
         return value
 
 
-def _versions(ways: Sequence[Way]) -> list[tuple[Any, int, int, int]]:
-    """The counters of writes: (storage, before, after each)."""
-    keys = dict.fromkeys(k for way in ways for k in way.versions)
-    rows = []
-    for key in keys:
-        storage = next(w.versions[key][0] for w in ways if key in w.versions)
-        before = storage.version
-        after = [w.versions[key][1] if key in w.versions else before for w in ways]
-        rows.append((storage, before, *after))
-    return rows
-
-
-def _check_tensors(session: Any, ways: Sequence[Way], a: Tensor, b: Tensor) -> None:
-    given = [x for r in session.rolls for x in r.given]  # which have no history yet
-    if type(a) is not Tensor or type(b) is not Tensor:
-        raise Differ("a tensor of a class of its own")
-    if not same_look(a.aval, b.aval):
-        raise Differ(f"one way leaves {a.aval!r}, the other {b.aval!r}")
-    if a._requires_grad != b._requires_grad:
-        raise Differ("the result requires a gradient after one way only")
-    for x in (a, b):
-        array, leaf = x._array, x._requires_grad and x._node is None
-        leaf = leaf and not any(x is each for each in given)
-        shown = x._hooks or x._retains or x._view is not None or leaf
-        flat = type(array) is not Traced or not (array.chain or array.offset)
-        if shown or not flat or not _is_contiguous(x):
-            raise Differ("a view, a leaf, or a tensor with hooks")
-    if a._requires_grad:
-        edges = [
-            {*control_flow.outer_edges([x], (way.span,))}
-            for x, way in zip((a, b), ways, strict=True)
-        ]
-        if edges[0] != edges[1]:
-            raise Differ("a gradient goes elsewhere after the one way than after the other")
-
-
-def writes_since(session: Any, storage: Any, before: dict[int, list[Any]]) -> Any:
-    """By how much more memory was written since than its counter says, if only the run knows."""
-    known = len(before.get(id(storage), ()))
-    rows = session.counts.get(id(storage), [])[known:]
-    return sum(count - most for _, most, count in rows) if rows else None
-
-
 @dataclass(frozen=True, slots=True)
 class _Slot:
     """Stands for a value that is chosen."""
 
     number: int
-
-
-def _copies(stack: list[Any], loops: set[int], tried: dict[int, Any]) -> list[Any]:
-    """The same stack with other iterators, of the same loops."""
-    made = [copied(v) if id(v) in loops else v for v in stack]
-    pairs = zip(stack, made, strict=True)
-    tried.update({id(b): (b, tried[id(a)][1]) for a, b in pairs if a is not b and id(a) in tried})
-    return made
 
 
 def _leaves(values: Sequence[Any]) -> Iterator[Any]:
@@ -568,29 +548,8 @@ def _leaves(values: Sequence[Any]) -> Iterator[Any]:
         value = stack.pop()
         if type(value) is tuple:
             stack += value
-        elif isinstance(value, Tensor) or (isinstance(value, SymNumber) and _number(value)):
+        elif isinstance(value, Tensor) or (isinstance(value, SymNumber) and number_kind(value)):
             yield value
-
-
-def _number(value: Any) -> type | None:
-    """The type of a number that the graph can hold."""
-    kind = value.pytype if isinstance(value, SymNumber) else type(value)
-    if kind is int and not isinstance(value, SymNumber) and value not in INT64:
-        return None
-    return kind if kind in (bool, int, float) else None
-
-
-def _word(value: Any) -> str:
-    if value is NULL or value is MISSING:
-        return "nothing"
-    return repr(value) if type(value) in _CONSTANTS else type(value).__name__
-
-
-def _is_contiguous(x: Tensor) -> bool:
-    array = x._array
-    if type(array) is Traced:
-        return bool(array.strides == contiguous_strides(array.shape))
-    return bool(np.asarray(array).flags.c_contiguous)
 
 
 ANSWERS: Final = (decides, either, as_bool, negation)  # what the interpreter asks

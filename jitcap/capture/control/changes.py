@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from eager.dataclass import dataclass
 from eager.tensor import UNREAD, Tensor
+from jitcap.capture.control.histories import PLACE, Place, Unsayable, place_of
 from jitcap.capture.control.state import State, fields_of_instance, parts_of
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.base import MISSING
@@ -27,8 +28,8 @@ from jitcap.capture.outside import Shadow
 from jitcap.modes import Modes
 
 
-class Unsayable(Exception):
-    """Two ways leave what no choice can express."""
+class Spoiled(Unsayable):
+    """What a way has changed cannot be put back, either."""
 
 
 class Differ(Unsayable):
@@ -96,26 +97,53 @@ class Before(State):
         }
         self.copies = {key: _copy(obj) for key, obj in self.seen.items() if key in self.marks}
         self.grads = {id(obj): obj._grad for obj in self.seen.values() if isinstance(obj, Tensor)}
-        storages = [t._storage for t in self.seen.values() if isinstance(t, Tensor)]
-        self.storages = {id(s): (s, s.version, s.history) for s in storages}
+        tensors = [t for t in self.seen.values() if isinstance(t, Tensor)]
+        self.storages = {id(t._storage): (t._storage, t._storage.version) for t in tensors}
+        self.places = {id(t): (t, place_of(t)) for t in tensors}
+        self.histories = {key: s.history for key, (s, _) in self.storages.items()}
         self.made: dict[Any, Change] = {}
+        self.spoiled = False  # a way that was given up has changed what cannot be put back
 
     def changes(self) -> tuple[dict[Any, Change], dict[int, tuple[Any, int]]]:  # type: ignore[override]
         """What differs now, by object and key; and the counters of writes that went on."""
         found: dict[Any, Change] = {}
         self.made = found
-        for obj in super().changes():
-            if obj is self.frame or obj == "the mode of autograd":
-                continue
-            for change in self._of(obj):
-                found[id(change.obj), change.key] = change
-        versions = {}
-        for key, (storage, version, history) in self.storages.items():
-            if storage.history != history:
-                raise Unsayable("a write in place is on the tape")
-            if storage.version != version:
-                versions[key] = storage, storage.version
-        return found, versions
+        try:
+            for obj in super().changes():
+                if obj is self.frame or obj == "the mode of autograd":
+                    continue
+                for change in self._of(obj):
+                    found[id(change.obj), change.key] = change
+        except Unsayable as why:
+            raise Spoiled(*why.args) from None
+        return found, {
+            key: (storage, storage.version)
+            for key, (storage, version) in self.storages.items()
+            if storage.version != version
+        }
+
+    def overwritten(self) -> dict[int, tuple[Tensor, Place]]:
+        """The tensors that writes in place gave another history, and their places on the tape."""
+        return {
+            key: (t, place_of(t))
+            for key, (t, before) in self.places.items()
+            if t._view is None and place_of(t) != before
+        }
+
+    def look_back(self, refused: bool) -> None:
+        """A way is given up: what it has changed is to be put back. Raises Spoiled where that
+        cannot be, and the program would go on: where it was not `refused`."""
+        try:
+            self.changes()
+        except Spoiled:
+            self.spoiled = True
+            if not refused:
+                raise
+
+    def restore_frame(self) -> None:
+        self.frame.fast = dict(self.fast)
+        self.frame.stack = list(self.stack)
+        self.frame.handled = list(self.handled)
 
     def put_back(self) -> None:
         """Everything as it was; what was loaded stays loaded."""
@@ -130,9 +158,14 @@ class Before(State):
                 shadow.touch(self.session, key)
                 before = dict.get(shadow.twin, key, MISSING)
                 self.made[where] = replace(change, before=before)
-        for storage, version, _ in self.storages.values():
+        for key, (storage, version) in self.storages.items():
             if storage.version != version:
                 storage.version = version
+            if storage.history != self.histories[key]:
+                storage.history = self.histories[key]
+        for t, place in self.places.values():
+            if place_of(t) != place:
+                place.put(t)
         self.modes.put()
         self.made = {}
 
@@ -193,9 +226,19 @@ class Before(State):
         for name in {*before, *now}:
             if name == "_counts" or before.get(name) is now.get(name):
                 continue
+            if name in PLACE and self._is_moved(t):
+                continue
             if name != "_grad":
                 raise Unsayable(f"{name.strip('_')} of a tensor is changed")
             yield Change(t, name, before.get(name), now.get(name))
+
+    def _is_moved(self, t: Tensor) -> bool:
+        """Whether its place on the tape is as it was, or a write in place made it another one."""
+        before = self.places[id(t)][1]
+        storage = t._storage
+        written = id(storage) in self.histories and storage.history != self.histories[id(storage)]
+        now = place_of(t)
+        return written or now == before or now.history != before.history
 
     def _of_made(self, obj: Any) -> Iterator[Change]:
         before, now = self.copies[id(obj)], _copy(obj)
@@ -240,6 +283,14 @@ def copied(value: Any) -> Any:
     make, args = value.__reduce__()
     parts = [copied(x) if is_loop(x) else x for x in args]
     return make(*parts)
+
+
+def copies(stack: list[Any], loops: set[int], tried: dict[int, Any]) -> list[Any]:
+    """The same stack with other iterators, of the same loops."""
+    made = [copied(v) if id(v) in loops else v for v in stack]
+    pairs = zip(stack, made, strict=True)
+    tried.update({id(b): (b, tried[id(a)][1]) for a, b in pairs if a is not b and id(a) in tried})
+    return made
 
 
 def same_place(a: Any, b: Any) -> bool:

@@ -37,7 +37,8 @@ from eager.tree import fill, leaves_of, structure
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.control.behind import NotRolled
-from jitcap.capture.control.changes import Before, Change, Unsayable
+from jitcap.capture.control.changes import Before, Change
+from jitcap.capture.control.histories import Unsayable
 from jitcap.capture.control.paths import (
     EXIT,
     While,
@@ -348,11 +349,10 @@ class Round:
                 s.tracer.touch(memory)
                 memory.handle, memory.generation = next(given)._array.handle, memory.generation + 1
             which = self._interpreted(inner)
-            if modes != Modes.now():
-                raise NotRolled("a round changes the mode of autograd")
             changes, versions = before.changes()
-            written = _taken(s.tracer)
-            self._learn(inner, changes, written, versions)
+            if modes != Modes.now() or before.overwritten():
+                raise NotRolled("a round changes the mode of autograd, or writes on the tape")
+            self._learn(inner, changes, written := _taken(s.tracer), versions)
             leaves = stands[1:] if several else stands
             ends = self._ends(inner, changes, written, leaves)
             ends += self.objects.numbers(leaves, ends)
@@ -379,8 +379,7 @@ class Round:
                 if end.reached(inner):
                     break
         which = inner.pop()
-        same = len(inner.stack) == len(self.frame.stack)
-        if not same or any(a is not b for a, b in zip(inner.stack, self.frame.stack, strict=True)):
+        if [*map(id, inner.stack)] != [*map(id, self.frame.stack)]:
             raise NotRolled("a round leaves something behind on the stack")
         return which
 

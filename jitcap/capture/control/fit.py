@@ -1,0 +1,119 @@
+"""Capture: whether what two ways of a branch leave can be one value. one of each -> refusals.
+
+Tensors must look the same, and gradients must go to the same tensors: Python gives none, and no
+zeros, to what was not used. Where one way leads to all that the other leads to, and to more (a
+penalty that is added, rows that an expert gets), `OneSided` says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from eager import control_flow
+from eager.aval import contiguous_strides
+from eager.control_flow import ChoiceNode
+from eager.named import NamedNode
+from eager.sym import SymNumber
+from eager.tape import CopySlicesNode, OpNode, mode
+from eager.tensor import Tensor
+from eager.traced import Traced
+from jitcap.capture.control.changes import Differ
+from jitcap.capture.control.steps import same_look
+from jitcap.capture.interpret import NULL
+from jitcap.capture.kinds.base import MISSING
+from jitcap.capture.numbers import INT64
+from jitcap.walks import reach
+
+CONSTANTS: Final = (str, bytes, type(None), bool, int, float, complex)
+_SURE: Final = (OpNode, ChoiceNode, NamedNode, CopySlicesNode)  # all edges get a gradient
+Span = tuple[float, float]
+
+
+class OneSided(Differ):
+    """Gradients of the way `way` go to more tensors than those of the other."""
+
+    def __init__(self, what: str, way: int) -> None:
+        super().__init__(what)
+        self.way = way
+
+
+def check_tensors(session: Any, spans: Sequence[Span], a: Tensor, b: Tensor, *left: Tensor) -> None:
+    """`left`: the same with the history that each way leaves."""
+    given = [x for r in session.rolls for x in r.given]  # which have no history yet
+    if type(a) is not Tensor or type(b) is not Tensor:
+        raise Differ("a tensor of a class of its own")
+    if not same_look(a.aval, b.aval):
+        raise Differ(f"one way leaves {a.aval!r}, the other {b.aval!r}")
+    for x in (a, b):
+        array, leaf = x._array, x._requires_grad and x._node is None
+        leaf = leaf and not any(x is each for each in given)
+        shown = x._hooks or x._retains or x._view is not None or leaf
+        flat = type(array) is not Traced or not (array.chain or array.offset)
+        if shown or not flat or not _is_contiguous(x):
+            raise Differ("a view, a leaf, or a tensor with hooks")
+    check_histories(spans, *left)
+
+
+def check_histories(spans: Sequence[Span], a: Tensor, b: Tensor) -> None:
+    if not (a._requires_grad or b._requires_grad):
+        return
+    if not mode.enabled:
+        raise Differ("the result requires a gradient where none is recorded")
+    edges = [
+        {*map(_behind_views, control_flow.outer_edges([x], (span,)))}
+        for x, span in zip((a, b), spans, strict=True)
+    ]
+    covers = [edges[way] >= edges[1 - way] for way in range(2)]
+    if not all(covers):
+        covers = [_reached(edges[way]) >= edges[1 - way] for way in range(2)]
+    if all(covers) and a._requires_grad == b._requires_grad:
+        return
+    what = "a gradient goes elsewhere after the one way than after the other"
+    if a._requires_grad != b._requires_grad:
+        what = "the result requires a gradient after one way only"
+    for way in range(2):
+        if covers[way] and (a, b)[way]._requires_grad:
+            raise OneSided(what, way)
+    raise Differ(what)
+
+
+def _behind_views(edge: Any) -> Any:
+    """Where a gradient goes from there through views alone: zeros arrive as zeros."""
+    node = edge[0]
+    while isinstance(node, OpNode) and node.op.kind == "view" and not (node.hooks or node.retained):
+        edge = node.edges[0]
+        node = edge[0]
+    return edge
+
+
+def _reached(edges: set[Any]) -> set[Any]:
+    """Where gradients arrive on their way back from there: zeros more make no difference."""
+    return {*reach(edges, lambda e: _edges_of(e[0]) if isinstance(e[0], _SURE) else ())}
+
+
+def _edges_of(node: Any) -> list[Any]:
+    return [_behind_views(e) for e in node.edges if e is not None]
+
+
+def _is_contiguous(x: Tensor) -> bool:
+    array = x._array
+    if type(array) is Traced:
+        return bool(array.strides == contiguous_strides(array.shape))
+    return bool(np.asarray(array).flags.c_contiguous)
+
+
+def number_kind(value: Any) -> type | None:
+    """The type of a number that the graph can hold."""
+    kind = value.pytype if isinstance(value, SymNumber) else type(value)
+    if kind is int and not isinstance(value, SymNumber) and value not in INT64:
+        return None
+    return kind if kind in (bool, int, float) else None
+
+
+def word_of(value: Any) -> str:
+    if value is NULL or value is MISSING:
+        return "nothing"
+    return repr(value) if type(value) in CONSTANTS else type(value).__name__

@@ -1,0 +1,106 @@
+"""Capture: places on the tape, for `changes` and `branch`. a tensor -> where it was, and is again.
+
+A write in place gives a tensor another history (or the base of a view, and the views theirs from
+that). Where one way of a branch makes one, the tensor stays the object that it was, and what it is
+on the tape is chosen, as its elements are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from eager.named import joined, label_of, put_name
+from eager.tensor import Tensor, wrap
+
+
+class Unsayable(Exception):
+    """Two ways leave what no choice can express."""
+
+
+PLACE: Final = frozenset({"_node", "_index", "_requires_grad"})
+
+
+class Place(NamedTuple):
+    """Where a tensor is on the tape; `history`: of a view, from which history of its base."""
+
+    node: Any
+    output: int
+    requires_grad: bool
+    history: int | None
+
+    def put(self, t: Tensor) -> None:
+        t._node, t._requires_grad = self.node, self.requires_grad
+        if t._index != self.output:
+            t._index = self.output
+        if t._view is not None and self.history is not None:
+            t._view.history = self.history
+
+
+def place_of(t: Tensor) -> Place:
+    history = None if t._view is None else t._view.history
+    return Place(t._node, t._index, t._requires_grad, history)
+
+
+def standing_at(t: Tensor, place: Place) -> Tensor:
+    """Another name for a tensor, with a place of its own."""
+    other: Tensor = wrap(t._array, t._storage)
+    place.put(other)
+    return other
+
+
+class Overwritten:
+    """The tensors that one of two ways has overwritten on the tape. `places`: of each way, by their
+    ids, they and where they are afterwards."""
+
+    def __init__(self, places: Sequence[dict[int, tuple[Tensor, Place]]]) -> None:
+        self.places = places
+        self.tensors = {key: t for way in places for key, (t, _) in way.items()}
+        if any(type(t) is not Tensor or t._hooks or t._retains for t in self.tensors.values()):
+            raise Unsayable("a tensor with hooks, or of a class of its own, is written in place")
+
+    def as_left(self, *pair: Tensor) -> list[Tensor]:
+        """What each way leaves, with the history that it has there."""
+        return [
+            x if id(x) not in self.tensors else standing_at(x, way.get(id(x), (x, place_of(x)))[1])
+            for x, way in zip(pair, self.places, strict=True)
+        ]
+
+    def pairs(self) -> list[list[Tensor]]:
+        return [self.as_left(t, t) for t in self.tensors.values()]
+
+    def results(self) -> list[Tensor]:
+        """To be given the history of both."""
+        return [wrap(t._array, t._storage) for t in self.tensors.values()]
+
+    def put(self, truth: Any, results: Sequence[Tensor]) -> Iterator[Tensor]:
+        """Each is the tensor that it was, at the place of its result. Gives those whose history has
+        another name in Python."""
+        for t, pair, found in zip(self.tensors.values(), self.pairs(), results, strict=True):
+            label = joined(truth, [*map(label_of, pair)])
+            put_name(found, label)
+            place_of(found).put(t)
+            t._storage.history += 1
+            if label is None:
+                yield t
+
+
+# ---- how often memory was written
+
+
+def versions_of(ways: Sequence[dict[int, Any]]) -> list[tuple[Any, int, int, int]]:
+    """The counters of writes: (storage, before, after each way). `ways`: those that went on."""
+    rows = []
+    for key in dict.fromkeys(k for way in ways for k in way):
+        storage = next(way[key][0] for way in ways if key in way)
+        before = storage.version
+        after = [way[key][1] if key in way else before for way in ways]
+        rows.append((storage, before, *after))
+    return rows
+
+
+def writes_since(session: Any, storage: Any, before: dict[int, list[Any]]) -> Any:
+    """By how much more memory was written since than its counter says, if only the run knows."""
+    known = len(before.get(id(storage), ()))
+    rows = session.counts.get(id(storage), [])[known:]
+    return sum(count - most for _, most, count in rows) if rows else None
