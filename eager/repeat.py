@@ -38,7 +38,7 @@ from eager.mapped_flow import (
 )
 from eager.sym import SymNumber
 from eager.tape import Node, differentiable, edge_of, full, mode
-from eager.tensor import Tensor
+from eager.tensor import Tensor, bare
 from eager.traced import UnknownValue
 from eager.tree import flatten
 
@@ -247,6 +247,7 @@ class Rounds(Loop):
 
     def __init__(self, tracer: Any, start: Sequence[Any]) -> None:
         self.kinds = start
+        self.ends_anywhere: list[bool] | None = None  # what is carried has a history in the end
         tensors = [x if isinstance(x, Tensor) else _as_tensor(x) for x in start]
         super().__init__(tracer, tensors, [], 0, False)
 
@@ -269,6 +270,7 @@ class Rounds(Loop):
         for count in range(LONGEST):
             more = [outer[k].union(*(reach[j] for j in own[k])) for k in range(len(reach))]
             if more == reach:
+                self.ends_anywhere = [*map(bool, reach)]
                 return count
             reach = more
         return None
@@ -286,7 +288,11 @@ class Rounds(Loop):
             [t.aval for t in self.start],
         )
         self.first = go
-        return self._as_given(self.finish(needs)[0])
+        last = self.finish(needs)[0]
+        if self.ends_anywhere is not None:  # what only the first rounds had a history for
+            rows = zip(last, self.ends_anywhere, strict=True)
+            last = [t if anywhere else bare(t) for t, anywhere in rows]
+        return self._as_given(last)
 
     def _as_given(self, values: Leaves) -> list[Any]:
         """Tensors, with numbers where the program has numbers."""

@@ -168,6 +168,9 @@ class Trial:
             self.loop.record(self._step, self.needs)
         finally:
             self.s.rolls.pop()
+        ends = zip(self.needs, self.loop.ends, strict=True)
+        if any(need and not t.requires_grad for need, t in ends):
+            raise NotRolled  # the first step has a history that later ones have not
         leaves_something = self.loop.handles or self.loop.part.checks
         if not leaves_something or not self._pays():
             raise NotRolled
