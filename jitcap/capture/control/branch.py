@@ -193,6 +193,8 @@ def branch(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
     try:
         return _met(session, frame, index, lambda meets: merge(meets, starts, value))
     except OneSided as why:
+        if session.rolls:  # some steps go one way, some the other
+            raise _refusal(str(why)) from why
         way = why.way
     except Unsayable as why:
         raise _refusal(str(why)) from why
@@ -487,7 +489,9 @@ class _Branch:
         for k, (x, way) in enumerate(zip((a, b), self.ways, strict=True)):
             array = x._array if type(x._array) is Traced else self.tracer.lift(x)
             again = sum(has_memory(self.session, pair[k], array) for pair in self.leaves) > 1
-            own = array.storage.part is way.inside and id(array.storage) not in ties.frozen
+            storage = array.storage
+            own = storage.part is way.inside and id(storage) not in ties.frozen
+            own = own and storage.picked is None  # a part of something else
             if self._was_there(x) or again or not own:
                 sources.append((x, array.storage))
                 if objects[k] is not x:

@@ -104,3 +104,16 @@ def writes_since(session: Any, storage: Any, before: dict[int, list[Any]]) -> An
     known = len(before.get(id(storage), ()))
     rows = session.counts.get(id(storage), [])[known:]
     return sum(count - most for _, most, count in rows) if rows else None
+
+
+def writes_of_round(
+    s: Any, storages: dict[int, Any], before: Any, counted: Any, stands: list[Any]
+) -> list[Any]:
+    """How often memory was written by the end of a round that was given the `stands`."""
+    ends: list[Any] = []
+    first = len(stands) - len(storages)
+    for stand, (key, storage) in zip(stands[first:], storages.items(), strict=True):
+        rows = s.counts.get(key, [])[len(counted.get(key, ())) :]
+        unknown = sum(count - most for _, most, count in rows)
+        ends.append(stand + (storage.version - before.storages[key][1]) + unknown)
+    return ends

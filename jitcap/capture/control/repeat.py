@@ -38,7 +38,7 @@ from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.control.behind import NotRolled
 from jitcap.capture.control.changes import Before, Change
-from jitcap.capture.control.histories import Unsayable
+from jitcap.capture.control.histories import Unsayable, writes_of_round
 from jitcap.capture.control.paths import (
     EXIT,
     While,
@@ -231,6 +231,7 @@ class Round:
         self.objects = Followed(s)
         self.inside: Any = None  # as `roll.Trial`, for those that ask all loops
         self.given: list[Tensor] = []
+        self.parts: list[Any] = []  # memory that is a part of such that every round has
         self.counts = s.tracer.counts_rounds
         self.least = 0
 
@@ -251,13 +252,18 @@ class Round:
         return False
 
     def item(self, x: Tensor, key: Any) -> Any:
-        """`x[key]`, as a copy: as long as nobody writes the one or the other."""
+        """`x[key]`: of memory that every round has a view, in that round; else a copy, as long as
+        nobody writes the one or the other."""
         place = self.place(key)
         if place is key or (type(key) is tuple and all(map(operator.is_, key, place))):
             return MISSING
         s = self.s
-        found = s.natively(lambda at: x[at], (place,))
-        s.ties.add(self.site, found, [(x, memory_of(s, x))], hidden=False)
+        found, memory = s.natively(lambda at: x[at], (place,)), memory_of(s, x)
+        own, carried = memory_of(s, found), any(memory is memory_of(s, g) for g in self.given)
+        if carried or own.picked is None:
+            s.ties.add(self.site, found, [(x, memory)], hidden=False)
+        else:
+            self.parts.append(own)
         return found
 
     def number(self, fn: Any, operands: tuple[Any, ...]) -> None:
@@ -356,7 +362,7 @@ class Round:
             leaves = stands[1:] if several else stands
             ends = self._ends(inner, changes, written, leaves)
             ends += self.objects.numbers(leaves, ends)
-            ends += _writes(s, self.storages, before, counted, stands)
+            ends += writes_of_round(s, self.storages, before, counted, stands)
         finally:
             del s.vm.frames[depth:]
             with suppress(Unsayable):
@@ -455,6 +461,8 @@ class Round:
         if len(memories) < len(own):
             raise NotRolled("what a round leaves shares memory")
         could_be = [m for x in own for m in self.s.ties.together(x._array.storage)]
+        if any(m is part for m in could_be for r in self.s.rolls for part in r.parts):
+            raise NotRolled("a round leaves a part of memory that every round has")
         stands = {id(g._array.storage) for g in self.given}
         others = [m for m in could_be if not is_within(m.part, self.inside)]
         if not {id(m) for m in others} <= stands:
@@ -536,19 +544,6 @@ def _tie(r: Round, first: Any, which: dict[int, Tensor], leaves: Iterable[Any]) 
         known = known if ties.tells and not r.objects.untold else None
         hidden = result._node is not None and label_of(result) is None
         ties.add(r.site, result, sources, hidden=hidden, objects=known, loose=[*loose])
-
-
-def _writes(
-    s: Any, storages: dict[int, Any], before: Before, counted: Any, stands: list[Any]
-) -> list[Any]:
-    """How often memory was written by now."""
-    ends: list[Any] = []
-    first = len(stands) - len(storages)
-    for stand, (key, storage) in zip(stands[first:], storages.items(), strict=True):
-        rows = s.counts.get(key, [])[len(counted.get(key, ())) :]
-        unknown = sum(count - most for _, most, count in rows)
-        ends.append(stand + (storage.version - before.storages[key][1]) + unknown)
-    return ends
 
 
 def _taken(tracer: Any) -> dict[Any, Any]:

@@ -113,14 +113,28 @@ def roll(s: Any, frame: Frame, end: int) -> Any:
             moved = not same_place(steps(iterator, s.outside.shadow), through)
             if moved or next(state.changes(), None) is not None:
                 raise Again(site) from None
-            return False if left > 1 else _as_it_stands(iterator)
+            return False if left > 1 else _by_rounds(s, frame, end)
         needs = trial.later()
+
+
+def _by_rounds(s: Any, frame: Frame, end: int) -> Any:
+    """A loop of a length that varies, as one that data may end."""
+    iterator, site = frame.stack[-1], _site(frame)
+    going = Going.of(s, frame, f".{frame.pc - 1}") if sized_parts(iterator) else None
+    if going is None:
+        return _as_it_stands(iterator)
+    going.enter(frame)
+    try:
+        return going.another(s, frame, end)
+    except Break:
+        raise Again(site) from None
 
 
 class Trial:
     """One step on stand-ins, and what becomes of its values."""
 
     follows = False  # which objects results of branches are
+    parts: tuple[Any, ...] = ()  # see `repeat`
     inner: Frame | None = None  # in which the step is interpreted
 
     def __init__(
