@@ -299,6 +299,9 @@ _OF_THREE: Final = (
 class Generator:
     """A generator whose body we interpret. Python code that iterates over it re-enters here."""
 
+    def __repr__(self) -> str:
+        raise Break("data dependent", "the address of a generator is shown")
+
     def __init__(self, vm: Interpreter, frame: Frame) -> None:
         self.vm = vm
         self.frame: Frame | None = frame

@@ -120,6 +120,19 @@ def the_context_of_what_is_thrown_is_the_generator_s_own():
         except KeyError:
             yield from body()
 
+    found = []
+    try:
+        raise OSError
+    except OSError:
+        for made in (body(), handling()):
+            next(made)
+            found.append(made.throw(ValueError))
+        made = None
+    return found
+
+
+@case()
+def the_context_of_what_is_thrown_through_a_generator():
     def passing():
         try:
             raise KeyError
@@ -130,9 +143,6 @@ def the_context_of_what_is_thrown_is_the_generator_s_own():
     try:
         raise OSError
     except OSError:
-        for made in (body(), handling()):
-            next(made)
-            found.append(made.throw(ValueError))
         for started in (0, 1):
             made = passing()
             for _ in range(started):

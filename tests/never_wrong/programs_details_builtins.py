@@ -19,7 +19,7 @@ class Rows:
     """An old sequence: items and a length."""
 
     def __getitem__(self, index):
-        return index
+        return range(4)[index]
 
     def __len__(self):
         return 4

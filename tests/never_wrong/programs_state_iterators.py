@@ -572,3 +572,23 @@ def a_set_gets_other_members_between_the_parts_of_a_loop():
         return seen, x
 
     return over(step, [0, 1, 0], lambda: members)
+
+
+@case("iterators")
+def iterators_are_shown():
+    class Rows:
+        def __getitem__(self, i):
+            return range(4)[i]
+
+        def __len__(self):
+            return 4
+
+    def numbers():
+        yield 1
+
+    def step(x):
+        made = [iter(Rows()), reversed(Rows()), map(len, []), filter(None, [1]), numbers()]
+        texts = [*map(str, made), repr(made[1]), f"{made[2]}", str([made[3]]), "%r" % made[0]]
+        return x * 2, [text.split(" at ")[0].split(" object")[0] for text in texts]
+
+    return scene(step, nothing)

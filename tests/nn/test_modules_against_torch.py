@@ -219,7 +219,7 @@ def test_adaptive_softmax(spread):
             bad(make(x), make([20] * 9))
     step = jit(lambda x, t: ours(x, t).loss.backward(), backend="python")
     step(eager.tensor(x), eager.tensor(t))
-    assert step.stats.splits
+    assert step.stats.splits or step.stats.discards  # a way that not every call goes
     theirs(torch.from_numpy(x), torch.from_numpy(t)).loss.backward()
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert (a.grad is None) == (b.grad is None)

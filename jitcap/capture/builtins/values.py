@@ -228,8 +228,12 @@ _NEW_TENSOR: Final[Any] = vars(Tensor)["new_tensor"]
 
 
 @handles(_NEW_TENSOR)
-def _new_tensor(s: Session, like: Tensor, data: Any, **kwargs: Any) -> Any:
-    return s.native(_NEW_TENSOR, (like, tensor_of(s, data)), kwargs)
+def _new_tensor(s: Session, like: Tensor, /, *args: Any, **kwargs: Any) -> Any:
+    if args:
+        args = (tensor_of(s, args[0]), *args[1:])
+    elif "data" in kwargs:
+        kwargs["data"] = tensor_of(s, kwargs["data"])
+    return s.native(_NEW_TENSOR, (like, *args), kwargs)
 
 
 # ---- what the host makes of tensors

@@ -119,7 +119,14 @@ class GeneratorKind(NativeKind):
         raise TypeError("'generator' object is not callable")
 
 
-class InterpretedIterator(Iterator[Any]):
+class Unshown(Iterator[Any]):
+    """What stands for an iterator of Python's."""
+
+    def __repr__(self) -> str:
+        raise Break("data dependent", "the address of an iterator is shown")
+
+
+class InterpretedIterator(Unshown):
     """An iterator of a Python class in the hands of native code."""
 
     def __init__(self, s: Session, iterator: Any) -> None:
@@ -140,7 +147,7 @@ class Iteration(InterpretedIterator):
         return self._session.lend(super().__next__())
 
 
-class ReversedIterator(Iterator[Any]):
+class ReversedIterator(Unshown):
     """`reversed(obj)` of an instance that has items and a length."""
 
     def __init__(self, s: Session, obj: Any) -> None:
@@ -165,7 +172,7 @@ class ReversedIterator(Iterator[Any]):
             raise StopIteration from None
 
 
-class Lazy(Iterator[Any]):
+class Lazy(Unshown):
     """An iterator of the builtin type `cls`: `map`, `filter`, `iter(fn, sentinel)`. Each item is
     made by `step`, which runs the program's functions; a StopIteration of theirs ends it."""
 
