@@ -179,6 +179,8 @@ def branch(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
 
     def merge(meets: Any, ways: tuple[Start, Start], truth: Any) -> Done | None:
         tracer, pick = control_flow.decide(truth)
+        if tracer is None:  # it is known: of sizes, or since the loop around it was looked at
+            return _begin(frame, ways[pick])
         return _Branch(session, frame, ways, tracer, pick, meets).run()
 
     loop = repeat(session, frame, value, starts, merge)
