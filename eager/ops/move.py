@@ -101,14 +101,17 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     if not tensors:
         raise ValueError("cat(): expected a non-empty list of Tensors")
     shapes = [x._array.shape for x in tensors]
-    if () in shapes:
+    ranks = [len(s) for s in shapes]
+    rank = ranks[0]
+    if 0 in ranks:
         raise RuntimeError("zero-dimensional tensor cannot be concatenated")
-    vectors = [s for s in shapes if len(s) == 1]
-    if vectors and any(is_empty(s[0]) for s in vectors):  # PyTorch's legacy: they are skipped
+    if 1 in ranks and any(len(s) == 1 and is_empty(s[0]) for s in shapes):
+        # PyTorch's legacy: they are skipped, but count in the type.
         full = [x for x in tensors if x.ndim != 1 or not is_empty(x._array.shape[0])]
-        dtype = functools.reduce(dt.promote_types, (x.dtype for x in tensors))  # they count in it
+        dtype = functools.reduce(dt.promote_types, (x.dtype for x in tensors))
         tensors = [x if x.dtype is dtype else x.to(dtype) for x in full or tensors[:1]]
-    return apply(CAT, *tensors, dim=norm_dim(dim, tensors[0].ndim, "cat"))
+        rank = tensors[0].ndim
+    return apply(CAT, *tensors, dim=norm_dim(dim, rank, "cat"))
 
 
 # ------------------------------------------------------------------- writes into a part
