@@ -273,7 +273,7 @@ class Session(base.Session):
         stores |= type(owner) is property or (type(fn) is type and fn in HOLDS)
         fills = issubclass(type(owner), dict) and fn.__name__ == "update"
         hand = _stored if stores or fills else _given
-        named = _named(self, kwargs, hand)
+        named = lent.named(self, {k: hand(self, v) for k, v in kwargs.items()})
         if owner is not None and _may_lend(owner):  # it stores, and calls nothing
             for value in args:
                 self.settle(value)
@@ -423,14 +423,6 @@ def _given(s: Session, value: Any) -> Any:
 def _stored(s: Session, value: Any) -> Any:
     """What is only kept is not called: it stays what it is."""
     return _itself(_given(s, value))
-
-
-def _named(s: Session, kwargs: Kwargs, hand: Callable[[Session, Any], Any]) -> Kwargs:
-    """Arguments by name. A class that is a key is called: `str` may show an address."""
-    named = {k: hand(s, v) for k, v in kwargs.items()}
-    if isinstance(named.get("key"), type):
-        named["key"] = s.reentry(named["key"])
-    return named
 
 
 def _looked_at(s: Session, value: Any) -> Any:

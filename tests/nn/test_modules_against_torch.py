@@ -218,10 +218,11 @@ def test_adaptive_softmax(spread):
         with pytest.raises(RuntimeError, match=r"should be in \[0, 19\]"):
             bad(make(x), make([20] * 9))
     step = jit(lambda x, t: ours(x, t).loss.backward(), backend="python")
-    step(eager.tensor(x), eager.tensor(t))
-    assert step.stats.splits or step.stats.discards  # a way that not every call goes
-    theirs(torch.from_numpy(x), torch.from_numpy(t)).loss.backward()
-    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
-        assert (a.grad is None) == (b.grad is None)
-        if b.grad is not None:
-            assert_same(a.grad, b.grad)
+    for _ in range(2):  # the first may go a way that is not compiled: then it is split there
+        step(eager.tensor(x), eager.tensor(t))
+        theirs(torch.from_numpy(x), torch.from_numpy(t)).loss.backward()
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            assert (a.grad is None) == (b.grad is None)
+            if b.grad is not None:
+                assert_same(a.grad, b.grad)
+    assert step.stats.splits

@@ -15,6 +15,7 @@ from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture import numbers
 from jitcap.capture.interpret import Done, Frame
+from jitcap.capture.kinds import lent
 from jitcap.capture.kinds.base import Session, kind_of
 from jitcap.capture.kinds.iterators import Iteration
 
@@ -74,8 +75,7 @@ def _answer(
             return found
     if len(args) != 1:
         return s.native(builtin, args, kwargs)
-    named = {k: kind_of(v).to_native(s, v) for k, v in kwargs.items()}
-    named |= {k: s.reentry(v) for k, v in named.items() if isinstance(v, type)}  # that is called
+    named = lent.named(s, {k: kind_of(v).to_native(s, v) for k, v in kwargs.items()})
     return s.natively(lambda: builtin(iter(values) if iterator is None else iterator, **named), ())
 
 

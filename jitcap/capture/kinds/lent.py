@@ -295,3 +295,9 @@ def is_own(s: Session, value: Any, name: str) -> bool:
 def is_value(cls: type) -> bool:
     """Whether instances are numbers, text or containers for native code."""
     return issubclass(cls, (*_VALUES, *_SEQUENCES, dict, set, frozenset))
+
+
+def named(s: Session, given: Kwargs) -> Kwargs:
+    """Arguments by name. A class that is a key is called: `str` may show an address."""
+    key = given.get("key")
+    return {**given, "key": s.reentry(key)} if isinstance(key, type) else given
