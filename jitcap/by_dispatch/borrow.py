@@ -142,6 +142,16 @@ class SpaceShadow(DictShadow):
         return [k for k in self.real if k not in self.twin]
 
 
+class BorrowedList(ListShadow):
+    """A list or deque that keeps its elements while they are loaded: another thread may look."""
+
+    def load_rest(self, s: base.Session) -> None:
+        self.base = self.loaded(s)
+        for index, value in enumerate(self.base):
+            if value is not self.kind.__getitem__(self.twin, index):
+                self.kind.__setitem__(self.twin, index, value)
+
+
 class Borrower:
     """Loads the objects of one trace, and puts them back at the end of its `with` block."""
 
@@ -232,12 +242,12 @@ class Borrower:
         return real
 
     def _fill(self, real: Any, saved: Any, origin: Origin) -> None:
-        """Empty a list into its copy, and load it again."""
+        """Copy a list, and load it."""
         kind: Any = list if isinstance(real, list) else collections.deque
         kind.extend(saved, kind.__iter__(real))
         self.undo.append(partial(refill_list, kind, real, saved))
-        kind.clear(real)
-        shadow = ListShadow(saved, origin, real)
+        shadow = BorrowedList(saved, origin, kind())
+        shadow.twin = real
         self.outside.lend(shadow)
         shadow.complete(self.s)
 

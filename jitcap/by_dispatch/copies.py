@@ -6,6 +6,7 @@ None of the program's code runs for it: contents are taken and put as the builti
 from __future__ import annotations
 
 import collections
+import operator
 from contextlib import suppress
 from types import CellType, SimpleNamespace
 from typing import Any
@@ -48,9 +49,10 @@ def poured(into: Any, table: Any) -> Any:
 
 
 def refill(table: Any, saved: Any) -> None:
-    """A dictionary as it was."""
+    """A dictionary as it was; with the same keys it is never empty for another thread."""
     kind = dict_kind(table)
-    kind.clear(table)
+    if not same([*kind.keys(table)], [*kind.keys(saved)]):
+        kind.clear(table)
     poured(table, saved)
 
 
@@ -114,5 +116,11 @@ def restore_class(cls: type, saved: dict[str, Any]) -> None:
 
 def refill_list(kind: Any, items: Any, saved: Any) -> None:
     """A list, deque or set as it was, whatever its class overrides."""
-    kind.clear(items)
-    (kind.update if kind is set else kind.extend)(items, kind.__iter__(saved))
+    if not same([*kind.__iter__(items)], [*kind.__iter__(saved)]):
+        kind.clear(items)
+        (kind.update if kind is set else kind.extend)(items, kind.__iter__(saved))
+
+
+def same(a: list[Any], b: list[Any]) -> bool:
+    """Whether two lists hold the same objects."""
+    return len(a) == len(b) and all(map(operator.is_, a, b))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import operator
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
@@ -157,9 +158,11 @@ class DictShadow(Shadow):
         for key in twins:
             self.touch(s, key)
         now = dict(self.kind.items(self.twin))
-        self.kind.clear(self.twin)
-        for key in (*(k for k in twins if k in now), *(k for k in now if k not in self.base)):
-            self.kind.__setitem__(self.twin, key, now[key])
+        order = [*(k for k in twins if k in now), *(k for k in now if k not in self.base)]
+        if not all(map(operator.is_, order, now)):  # else another thread may be looking at it
+            self.kind.clear(self.twin)
+            for key in order:
+                self.kind.__setitem__(self.twin, key, now[key])
         self.base = {k: self.base.get(k, UNLOADED) for k in twins}
         self.whole = True
 

@@ -244,21 +244,25 @@ class ListShadow(Shadow):
         if self.whole:
             return
         self.settle_numbers(s)
+        self.load_rest(s)
+        self.whole = True
+
+    def load_rest(self, s: Session) -> None:
+        """All elements, under what was appended before anybody looked."""
         if self.kind is list:
             for index in range(len(self.base)):
                 self.touch(s, index)
-        else:
-            self._complete_deque(s)
-        self.whole = True
-
-    def _complete_deque(self, s: Session) -> None:
-        """All at once, under what was appended before anybody looked."""
-        by = self.kind.__getitem__ if self.has_ways else None
-        place = enumerate(self.kind.__iter__(self.real))
-        self.base = [s.outside.load(x, Item(self.origin, i, by)) for i, x in place]
+            return
+        self.base = self.loaded(s)
         appended = self.appended()
         self.kind.clear(self.twin)
         self.kind.extend(self.twin, [*self.base, *appended])
+
+    def loaded(self, s: Session) -> list[Any]:
+        """What stands for each element that there was."""
+        by = self.kind.__getitem__ if self.has_ways else None
+        place = enumerate(self.kind.__iter__(self.real))
+        return [s.outside.load(x, Item(self.origin, i, by)) for i, x in place]
 
     def appended(self) -> list[Any]:
         """What was added at the end while nothing was looked at."""
