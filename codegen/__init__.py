@@ -100,6 +100,7 @@ BACKENDS: Final[dict[str, Backend]] = {
         cpp.load,
         cpp.prepare,
         symbolic=True,
+        anticipate=cpp.anticipate,
     ),
     "triton": Backend(
         (

@@ -37,7 +37,7 @@ from jitcap.joint import Joint
 from jitcap.kept import versions as kept
 from jitcap.oracle import Plain, Verified, search_nans
 from jitcap.oracle.blame import readable as readable
-from jitcap.pipeline import Executable, begin_graph, compile_graph, op_by_op
+from jitcap.pipeline import Executable, anticipated, begin_graph, compile_graph, op_by_op
 from jitcap.record import Recompile, Stats, Trail, announce, on_behalf, say
 from jitcap.region import Region
 from jitcap.show import module
@@ -430,7 +430,7 @@ def _compile_call(
 ) -> Compiled:
     trail = Trail(name_of(fn))
     with collection_paused():
-        with trail.stage("capture"):
+        with trail.stage("capture"), anticipated(options.backend):
             captured = capture(fn, args, kwargs, dynamic=varying, unsafe=unsafe)
             _name_inputs(captured)
         return assemble(captured, options, trail, Whole(fn, varying), keep)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ from eager.dataclass import dataclass
 from eager.device import pool
 from eager.device.array import DeviceArray
 from jitcap.capture.breaks import Break
+from jitcap.capture.tracing import on_product
 from jitcap.graph import CHECK, MOVE, Graph, Node
 from jitcap.kept import graphs, placed
 from jitcap.loops import SCAN
@@ -479,6 +481,19 @@ def choose_backend(devices: Sequence[str], asked: str | None) -> str:
         return backend or ("triton" if devices else "cpp")
     there = " and ".join(devices)
     raise ValueError(f"backend={backend!r} compiles for the CPU, and tensors live on {there}")
+
+
+@contextmanager
+def anticipated(backend: str | None) -> Iterator[None]:
+    """Inside, a graph is captured. What its backend will load begins to compile when it is seen
+    that it will be needed: half of a cold compile, which then runs beside the capture."""
+    name = known_backend(backend or config.backend) or HOST
+    begin = codegen.BACKENDS[name].anticipate if name in codegen.BACKENDS else None
+    token = on_product.set(begin)
+    try:
+        yield
+    finally:
+        on_product.reset(token)
 
 
 def run_passes(graph: Graph, trail: Trail) -> Graph:

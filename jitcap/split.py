@@ -38,6 +38,7 @@ from jitcap.capture.opcodes.table import OPCODES
 from jitcap.capture.result import Captured, why_not
 from jitcap.capture.segment import RETURNED, STOPPED, capture_segment, live, point_of
 from jitcap.oracle import Plain
+from jitcap.pipeline import anticipated
 from jitcap.record import say
 from jitcap.varying import Varying
 from jitcap.version import Options, Room
@@ -194,7 +195,7 @@ class Splitter:
         made = None
         given_up = point.plain or point.limit is not None
         if not given_up or point.patience.admits(1, 1):
-            with self._lock:
+            with self._lock, anticipated(self._options.backend):
                 made = self._compile(point, frame)
         if made is not None:
             outcome = self._try(point, made, given)

@@ -7,6 +7,7 @@ next random draw) is answered from the `Session` of this capture.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -16,6 +17,7 @@ import numpy as np
 from eager import random
 from eager.aval import Aval, scalar_aval
 from eager.device.array import DeviceArray
+from eager.dtype import float32
 from eager.op import REGISTRY, Attrs, Op
 from eager.random import Generator
 from eager.sym import SymNumber
@@ -109,6 +111,19 @@ def _derivative(place: Where, behind: Any) -> Where:
     return place._replace(function=f"{place.function}, derivative of {behind.name()}")
 
 
+# What is called at the first product of matrices of float32 on the host: its support may be
+# compiled while the rest is captured.
+on_product: ContextVar[Callable[[], None] | None] = ContextVar("on_product", default=None)
+_PRODUCTS: Final = frozenset({REGISTRY["dot"], REGISTRY["conv"]})
+
+
+def _foresee(product: Aval) -> None:
+    begin = on_product.get()
+    if begin is not None and product.dtype is float32 and product.device == "cpu":
+        on_product.set(None)
+        begin()
+
+
 class CaptureTracer(Tracer):
     """E's tracer, answering from a `Session`."""
 
@@ -154,10 +169,10 @@ class CaptureTracer(Tracer):
                 self._check_index(op, bounds)
         if op.raises:
             self._refuse_unsafe(f"{op.name} raised an error here before")
-        if not defines_size(op):
-            return super().emit(op, operands, attrs, outs)
+        if op in _PRODUCTS:
+            _foresee(outs[0])
         emit = partial(super().emit, op, operands, attrs, outs)
-        return self.session.sizes.defined(attrs["size"], emit)
+        return self.session.sizes.defined(attrs["size"], emit) if defines_size(op) else emit()
 
     def with_size(
         self, op: Op, operands: tuple[Arg, ...], attrs: Attrs, count: Traced | None = None

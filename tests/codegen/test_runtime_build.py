@@ -3,6 +3,8 @@
 import ctypes
 import os
 import stat
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -159,7 +161,7 @@ def test_an_interrupt_ends_the_compilers_and_deletes_what_they_left(monkeypatch,
     pid_file = tmp_path / "pid"
     monkeypatch.setenv("JITCAP_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CXX", fake_compiler(tmp_path, f"echo $$ > {pid_file}; exec sleep 100"))
-    monkeypatch.setattr(support, "_prefetch", lambda sources: None)
+    monkeypatch.setattr(support, "prefetch", lambda products: None)
     folder = tmp_path / "tmp"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -202,3 +204,42 @@ def test_instruction_sets_by_name():
     assert build.fingerprint(cpu.isa_flags("avx2")) != build.fingerprint()
     with pytest.raises(ValueError, match="unknown instruction set 'mmx'.*baseline"):
         cpu.isa_flags("mmx")
+
+
+def test_support_is_begun_while_products_are_captured(monkeypatch):
+    """Only what a graph of the C++ backend will load: nothing for sums, other types and backends."""
+    begun = []
+    monkeypatch.setattr(cpu, "prefetch", lambda products: begun.append(products))
+    a = eager.ones(16, 16)
+    jit(lambda x: x.sum() * 0.5)(a)
+    jit(lambda x: x @ x * 0.5)(a.double())
+    jit(lambda x: x @ x * 0.25, backend="eager")(a)
+    assert not begun
+    jit(lambda x: (x @ x) @ x * 0.5)(a)
+    assert begun == [True]
+
+
+def test_a_program_that_ends_early_leaves_no_compiler_and_no_files(tmp_path):
+    program = "import os; from codegen.emit.cpp.runtime import support; support.prefetch(True); "
+    wait = "import time\nwhile not os.listdir(os.environ['TMPDIR']): time.sleep(0.01)"
+    env = {"JITCAP_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp")}
+    env["CXX"] = fake_compiler(tmp_path, "exec sleep 100")
+    (tmp_path / "tmp").mkdir()
+    start = time.monotonic()
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program + wait], env={**os.environ, **env},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert not list((tmp_path / "tmp").iterdir())
+    assert time.monotonic() - start < 50
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_does_not_wait_for_what_its_parent_compiles():
+    with support._support_lock, support._api_lock, support._begin_lock:
+        pid = os.fork()
+        if pid == 0:
+            locks = support._support_lock, support._api_lock, support._begin_lock
+            os._exit(sum(not lock.acquire(timeout=5) for lock in locks))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

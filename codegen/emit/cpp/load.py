@@ -19,6 +19,11 @@ def prepare(target: Target) -> None:
         cpu.set_threads(target.threads)
 
 
+def anticipate() -> None:
+    """A graph that multiplies matrices is being captured: begin what it will load."""
+    cpu.prefetch(products=True)
+
+
 def load(results: Mapping[str, Any], target: Target) -> Pending[Artifact]:
     """Begin to compile the source. Raises build.NoCompiler; waiting raises build.CompileError."""
     source: Source = results["source"]

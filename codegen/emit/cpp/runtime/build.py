@@ -149,6 +149,7 @@ class _Compilation:
         self.until = until
         self.work = Path(tempfile.mkdtemp(prefix="jitcap-build-"))
         self.keep = False  # the folder: a message points at the source
+        self.closed = False
         self.jobs: list[_Job] = []
         self.link: Sequence[str] | None = None  # what comes after the jobs
 
@@ -188,13 +189,14 @@ class _Compilation:
                 self._start(*self.link)
                 self.jobs[-1].wait(late)
         except CompileError:
-            self.keep = True
+            self.keep = not self.closed
             raise
         finally:
             timer.cancel()
 
     def close(self) -> None:
-        """End what still runs, and delete what it left."""
+        """End what still runs, and delete what it left. Another thread may wait for it."""
+        self.closed = True
         for job in self.jobs:
             job.kill()
         if not self.keep:

@@ -19,10 +19,18 @@ import numpy as np
 from codegen.emit.cpp.runtime import support
 from codegen.emit.cpp.runtime.arena import Arena, arena
 from codegen.emit.cpp.runtime.sizing import MOST, Plans, Sizing
-from codegen.emit.cpp.runtime.support import build_shared, isa_flags, set_threads, threads
+from codegen.emit.cpp.runtime.support import (
+    build_shared,
+    isa_flags,
+    prefetch,
+    set_threads,
+    threads,
+)
 from codegen.runtime.artifact import Array, Signature, Spec, failure
 
-__all__ = ["Module", "Runner", "build_shared", "isa_flags", "load", "set_threads", "threads"]
+__all__ = [
+    "Module", "Runner", "build_shared", "isa_flags", "load", "prefetch", "set_threads", "threads",
+]  # fmt: skip
 
 INDEX_ERROR: Final = 1  # jc::fail's code
 BUSY, NOT_ARRAY = -2, -3  # jitcap_call's codes

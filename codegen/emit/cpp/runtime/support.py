@@ -15,10 +15,12 @@ is used.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import importlib.util
 import os
+import shutil
 import tempfile
 import threading
 import warnings
@@ -152,7 +154,9 @@ extern "C" __attribute__((visibility("default"))) int team(double worth, int mos
   return jc_team::team(worth, most);
 }
 """
-_support_lock = threading.Lock()
+SUPPORT: Final = frozenset({"team.cpp", "gemm.cpp"})  # sources of the objects themselves
+_support_lock = threading.Lock()  # held while one is made
+_begin_lock = threading.Lock()  # held until a compiler that was started is known
 
 
 def provide_team() -> None:
@@ -170,9 +174,16 @@ def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
         name = next(iter(sources))
         if name in _unavailable or all(getattr(api(), field) for field in fields):
             return
+        with _begin_lock:
+            if _ended.is_set():
+                return
+            built = build_shared(sources)
+            _compiling.append(built)
         try:
-            library = ctypes.PyDLL(str(build_shared(sources).result()))
+            library = ctypes.PyDLL(str(built.result()))
         except (build.CompileError, OSError) as error:
+            if _ended.is_set():
+                return
             _unavailable.add(name)
             warnings.warn(
                 f"the support code {name} cannot be used on this system; compiled code runs "
@@ -180,6 +191,8 @@ def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
                 stacklevel=2,
             )
             return
+        finally:
+            _compiling.remove(built)
         for field, symbol in fields.items():
             setattr(api(), field, address_of(library, symbol))
         _keep.append(library)
@@ -189,17 +202,40 @@ _unavailable: Final[set[str]] = set()
 _keep: Final[list[ctypes.CDLL]] = []  # whose code the Api points to
 
 
-def _prefetch(sources: Mapping[str, str]) -> None:
-    """Begin to compile, beside a graph's own compile, the support objects that it will load."""
+def prefetch(products: bool) -> None:
+    """Begin to compile the support objects that a graph will load, beside its capture or its own
+    compile; `products`: it multiplies matrices of float32."""
 
     def work() -> None:
         with contextlib.suppress(Exception):  # loading the graph tries again, and reports
             provide_team()
-            if any("dot<f32>" in text for text in sources.values()):
+            if products:
                 provide_small_gemm("float", "small_sgemm")
 
-    if "team.cpp" not in sources and not api().run:
+    known = _api[0] if _api else None
+    if known is None or not known.run or (products and not known.small_sgemm):
         threading.Thread(target=work, name="jitcap-prefetch", daemon=True).start()
+
+
+def _at_exit() -> None:
+    """A program that ends before its graph is compiled leaves no compiler behind, nor its files."""
+    with _begin_lock:
+        _ended.set()
+    for compiling in tuple(_compiling):  # a thread takes its own out
+        compiling.close()
+
+
+def _in_child() -> None:
+    """A thread that held a lock is not in the child, and what it waited for is not the child's."""
+    global _support_lock, _api_lock, _begin_lock
+    _support_lock, _api_lock, _begin_lock = (threading.Lock() for _ in range(3))
+    _compiling.clear()
+
+
+_ended: Final = threading.Event()
+_compiling: Final[list[Pending[Path]]] = []
+atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_in_child)
 
 
 ISA_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -237,11 +273,13 @@ def build_shared(
     entry = store.get(key)
     if entry is not None:
         return Pending.of(entry.file("graph.so"))
-    _prefetch(sources)
+    if not sources.keys() & SUPPORT:
+        prefetch(any("dot<f32>" in text for text in sources.values()))
     keys = {n: cache.digest("object", made_by, text) for n, text in (libraries or {}).items()}
     kept = {name: store.get(k) for name, k in keys.items()}
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jitcap-")))
+        folder = Path(tempfile.mkdtemp(prefix="jitcap-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         out = folder / "graph.so"
         objects = {
             name: e.file("library.o") if e else folder / f"{name}.o" for name, e in kept.items()
