@@ -30,7 +30,8 @@ from jitcap.capture.builtins.clocks import CLOCK
 from jitcap.capture.capture import beginning
 from jitcap.capture.kinds.modules import builtins_are_replaced
 from jitcap.capture.native import name_of
-from jitcap.capture.result import Captured, link, misfit, why_not
+from jitcap.capture.origin import APART
+from jitcap.capture.result import Captured, link, misfit, require_fit, why_not
 from jitcap.capture.sizes import DATA, is_size
 from jitcap.graph import Graph
 from jitcap.joint import Joint
@@ -403,7 +404,8 @@ def compile_call(
     """
     static = frozenset(name for name in varying if not is_size(name))
     first: Exception | None = None
-    for names in dict.fromkeys((varying, varying - {DATA})):
+    together = frozenset(name for name in varying if not name.startswith(APART))
+    for names in dict.fromkeys((varying, varying - {DATA}, together)):
         if names != static:
             try:
                 return _compile_call(fn, args, kwargs, options, names, unsafe, keep)
@@ -433,6 +435,7 @@ def _compile_call(
         with trail.stage("capture"), anticipated(options.backend):
             captured = capture(fn, args, kwargs, dynamic=varying, unsafe=unsafe)
             _name_inputs(captured)
+        require_fit(captured, varying, args, kwargs)
         return assemble(captured, options, trail, Whole(fn, varying), keep)
 
 

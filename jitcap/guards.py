@@ -384,20 +384,26 @@ class Same(Guard):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distinct(Guard):
-    """The objects at `origin` and `others` are pairwise different."""
+    """The objects at `origin` and `others` are pairwise different, and none of them is among those
+    at `rest`, which may be the same."""
 
     others: tuple[Origin, ...]
+    rest: tuple[Origin, ...] = ()
 
     def places(self) -> tuple[Origin, ...]:
-        return (self.origin, *self.others)
+        return (self.origin, *self.others, *self.rest)
 
     def test(self, names: Names) -> str:
-        places = [names.var(o) for o in (self.origin, *self.others)]
-        return f"len({{{', '.join(f'id({p})' for p in places)}}}) == {len(places)}"
+        apart = [f"id({names.var(o)})" for o in (self.origin, *self.others)]
+        rest = [f"id({names.var(o)})" for o in self.rest]
+        given = f"{{{', '.join(apart)}}}"
+        tests = [f"len({given}) == {len(apart)}"] if len(apart) > 1 else []
+        tests += [f"{given}.isdisjoint(({', '.join(rest)},))"] if rest else []
+        return " and ".join(tests)
 
     def expected(self) -> str:
-        shown = ", ".join(o.show() for o in (self.origin, *self.others)[:6])
-        return f"no aliasing among {shown}{' ...' if len(self.others) > 5 else ''}"
+        shown = ", ".join(o.show() for o in self.places()[:6])
+        return f"no aliasing among {shown}{' ...' if len(self.places()) > 6 else ''}"
 
     def got(self, value: Any) -> str:
         return "the same object at two of them"

@@ -35,7 +35,7 @@ from jitcap.capture.frames import real_frame
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Frame, Interpreter
 from jitcap.capture.native import HOST_MODULES, is_library_space, is_native
 from jitcap.capture.opcodes.table import OPCODES
-from jitcap.capture.result import Captured, why_not
+from jitcap.capture.result import Captured, require_fit, why_not
 from jitcap.capture.segment import RETURNED, STOPPED, capture_segment, live, point_of
 from jitcap.oracle import Plain
 from jitcap.pipeline import anticipated
@@ -266,6 +266,7 @@ class Splitter:
         """The same part for all sizes, where that can be captured and compiled."""
         try:
             captured = capture_segment(frame, limit, varying, frozenset(self._unsafe))[0]
+            require_fit(captured, varying, live(frame), {})
             return self._assemble(captured, Part.of(frame, limit, varying)), captured
         except Exception as refusal:  # noqa: BLE001 - it is compiled for these sizes instead
             if config.debug >= 2:

@@ -1,26 +1,31 @@
 """Beside the entry: what differs from call to call, by name. guards that failed -> what the next
 capture generalises.
 
-An int that has changed becomes a run-time number, a size a symbol; so does the length of a list
-whose guard failed. A list that was longer at each of `RISES` misses in turn (a memory, a history)
-grows: what looks at all of it is left to Python, where each length would be a version. Names are
-those of origins (`n`, `self.step`, `x.shape[0]~32>64`): what is known outlives the versions that it
-was learnt from.
+An int that has changed becomes a run-time number (also a bool that stands in a list or tuple: one
+of many flags is data, one alone is a way to go), a size a symbol; so does the length of a list
+whose guard failed; a tensor that was found at two places is taken for two. Where some of a row
+have changed (`batch[3][1]`, `batch[7][1]` ...), all do. A list that was longer at each of `RISES`
+misses in turn (a memory, a history) grows: what looks at all of it is left to Python, where each
+length would be a version. Names are those of origins (`n`, `self.step`, `x.shape[0]~32>64`): what
+is known outlives the versions that it was learnt from.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from typing import Any, Final
 
+from eager.tensor import Tensor
 from jitcap.capture import sizes
+from jitcap.capture.origin import ANY, APART, Item, siblings
 from jitcap.capture.result import Version
 from jitcap.capture.sizes import counted, growing
-from jitcap.guards import Equals, Guard, Holds, Length, failing
+from jitcap.guards import Equals, Guard, Holds, Is, Length, Same, failing
 from jitcap.marks import any_marked
 from jitcap.pipeline import takes_symbols
 from jitcap.version import Options
 
+MANY: Final = 4  # of a row vary: then all of them do
 RISES: Final = 6  # a list of which nobody knows more may well have as many lengths in any order
 
 
@@ -33,6 +38,7 @@ class Varying:
         self.names = names
         self.whole = whole
         self._rises: Counter[str] = Counter()
+        self._rows: defaultdict[str, set[str]] = defaultdict(set)  # what has varied in each
 
     @staticmethod
     def of(options: Options) -> Varying:
@@ -53,6 +59,11 @@ class Varying:
         elif found:
             found.add(sizes.INTS)
         self.names |= found
+        for name in found:
+            for row in siblings(name) if APART in name or not sizes.is_size(name) else ():
+                self._rows[row].add(name)
+                if len(self._rows[row]) >= MANY:
+                    self.names |= {row, ANY}
 
     def _measure(self, guard: Length, value: list[Any] | deque[Any]) -> None:
         """Count how often in turn this list was longer than in the version before."""
@@ -76,6 +87,11 @@ def _names(guard: Guard, value: Any) -> set[str]:
     name = guard.origin.show()
     if isinstance(guard, Length):
         return {counted(name)}
+    if isinstance(guard, Same):
+        return {APART + name} if guard.same and type(value) is Tensor else set()
+    if isinstance(guard, Is):
+        of_list = isinstance(guard.origin, Item) and type(guard.origin.key) is int
+        return {name} if of_list and type(guard.value) is type(value) is bool else set()
     found = set(sizes.seen(guard, value))
     fixed = guard.value if isinstance(guard, Equals | Holds) else None
     if isinstance(fixed, int | float) and not (isinstance(guard, Holds) and type(fixed) is bool):
@@ -87,4 +103,4 @@ def _names(guard: Guard, value: Any) -> set[str]:
 
 
 def _vary(a: Any, b: Any) -> bool:
-    return type(a) is type(b) is int and a != b
+    return type(a) is type(b) and type(a) in (int, bool) and a != b

@@ -219,7 +219,7 @@ class Borrower:
     def number(self, real: Any, origin: Origin) -> Any:
         """A constant, until it is known to vary: then a run-time number in its place."""
         placed = isinstance(origin, _PLACED) and not self.fixed
-        if placed and origin.show() in self.outside.dynamic:
+        if placed and self.outside.varies(origin):
             self.varies = True
             self.outside.guard(TypeIs(origin, self.s.line(), type(real)))
             return self.s.number_input(real, origin)

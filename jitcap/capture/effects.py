@@ -137,9 +137,11 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
         _guard_apart(session, Distinct, group)
     mutable = [s for s in session.outside.by_real.values() if s.mutable]
     for group in _by(lambda s: s.kin(), mutable):
-        if len(group) > 1 and any(s.changed() for s in group):
-            _guard_apart(session, Distinct, group)
+        _guard_changed(session, group, {id(s) for s in group if s.changed()})
     _guard_dictionaries(session)
+    for alike in _by(TensorShadow.look, tensors_of(session)):
+        told = {id(s) for s in alike if id(s) not in chosen and _is_told(session, s)}
+        _guard_changed(session, alike, told)
     needing = [s for s in tensors_of(session) if s.requires_grad]
     if session.tracer.differentiated and not {*needing} <= {*written}:
         _guard_apart(session, Different, needing)
@@ -163,6 +165,23 @@ def _guard_apart(session: Session, kind: Any, group: Sequence[Shadow]) -> None:
     if len(group) > 1:
         first, *others = [s.origin for s in group]
         session.guard(kind, first, tuple(others))
+
+
+def _guard_changed(session: Session, group: Sequence[Shadow], changed: set[int]) -> None:
+    """Guard that no object that was changed is another one that the program looked at."""
+    if len(group) > 1 and changed:
+        first, *others = [s.origin for s in group if id(s) in changed]
+        rest = tuple(s.origin for s in group if id(s) not in changed)
+        session.guard(Distinct, first, tuple(others), rest)
+
+
+def _is_told(session: Session, shadow: TensorShadow) -> bool:
+    """Whether a tensor got an attribute, a hook, another memory or the like, which it would show
+    under its other name, too. Its elements are guarded by memory, gradients of leaves by pairs."""
+    guarded = {"_storage"}
+    if session.tracer.differentiated and shadow.requires_grad:
+        guarded.add("_grad")
+    return any(field not in guarded for field, _ in shadow.mark())
 
 
 def _guard_dictionaries(session: Session) -> None:

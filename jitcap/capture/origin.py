@@ -7,7 +7,8 @@ function are written in terms of origins only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from types import MemberDescriptorType
 from typing import Any, ClassVar, Final, Protocol
 
@@ -334,3 +335,15 @@ def _shown(origin: Origin, depth: int) -> str:
         return "..."
     sources = [_shown(s, depth - 1) for s in origin.sources]
     return origin.template.format(*sources, *(getattr(b, "__name__", b) for b in origin.bound))
+
+
+APART: Final = "~another "  # before the name of what is not always what another place holds
+ANY: Final = "[*]"  # in the name of many: `batch[*][1]`
+_PLACE: Final = re.compile(r"\[\d+\]", re.ASCII)
+
+
+def siblings(name: str) -> Iterator[str]:
+    """The names of the rows that an element stands in: of `batch[3][1]` those of `batch[*][1]` and
+    `batch[3][*]`."""
+    for place in _PLACE.finditer(name):
+        yield f"{name[: place.start()]}{ANY}{name[place.end() :]}"

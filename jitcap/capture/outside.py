@@ -21,7 +21,7 @@ from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.bytecode import decode
 from jitcap.capture.interpret import Frame
-from jitcap.capture.origin import Origin
+from jitcap.capture.origin import ANY, APART, Origin, siblings
 from jitcap.capture.replay import Effect, Maker
 from jitcap.guards import Equals, Guard, Guards, Is, Same
 
@@ -142,7 +142,20 @@ class Outside:
         self.constants: dict[int, tuple[Any, list[Origin]]] = {}  # guarded to be equal
         self.numbers: dict[Any, Origin] = {}  # graph input of a run-time number -> where it is read
         self.shared: frozenset[Any] = frozenset()  # see `with_aliases`
-        self.dynamic: frozenset[str] = frozenset()  # shown origins of ints that have varied
+        self.dynamic: frozenset[str] = frozenset()  # shown origins of numbers that have varied
+
+    def _apart(self, real: Any, origin: Origin) -> bool:
+        """Whether a tensor that is found at two places is loaded as two, since other calls have two
+        there. Where the program tells them apart, or writes to one, a guard fails at once."""
+        plain = type(real) is Tensor and real._node is real._view is None and not real.__dict__
+        return plain and not real._requires_grad and self.varies(origin, APART)
+
+    def varies(self, origin: Origin, what: str = "") -> bool:
+        """Whether a number is known to be another from call to call, or its siblings are."""
+        name = what + origin.show()
+        if name in self.dynamic:
+            return True
+        return ANY in self.dynamic and not self.dynamic.isdisjoint(siblings(name))
 
     def forget(self) -> None:
         """Let go of the program's objects: a capture is full of cycles, and a batch is large."""
@@ -153,7 +166,7 @@ class Outside:
         """The value to work with for `real`, found at `origin`. Raises Break if it has none."""
         if id(real) not in _SINGLETONS:
             known = self.by_real.get(id(real))
-            if known is not None and known.origin is not origin:
+            if known is not None and known.origin is not origin and not self._apart(real, origin):
                 self.guard(Same(origin, self.line(), known.origin))
                 return known.twin
         return self.read(real, origin)

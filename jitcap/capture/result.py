@@ -13,10 +13,11 @@ from typing import Any, Protocol
 
 from eager.dataclass import dataclass
 from eager.dtype import _default as default_dtype
+from jitcap.capture.breaks import Break
 from jitcap.capture.builtins.chance import run_once, states
 from jitcap.capture.effects import Epilogue
 from jitcap.capture.kinds.modules import BUILTINS
-from jitcap.capture.origin import Computed, Drawn, Origin
+from jitcap.capture.origin import APART, Computed, Drawn, Origin
 from jitcap.graph import CHECK, Graph, data_sizes
 from jitcap.guard_statements import render
 from jitcap.guards import READ_ERRORS, Guards, Names, TypeIs, explain, failing, short
@@ -258,6 +259,14 @@ def misfit(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> f
     if _why_no_call(version, args, kwargs) is not None:
         return math.inf
     return sum(1 for _ in failing(version.guards.items, args, kwargs))
+
+
+def require_fit(
+    version: Version, varying: frozenset[str], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Raises Break where a tensor was taken for two, and the program tells them apart."""
+    if any(name.startswith(APART) for name in varying) and misfit(version, args, kwargs):
+        raise Break("aliasing", "one tensor is found at two places, and it matters")
 
 
 def _why_no_call(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

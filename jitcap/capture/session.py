@@ -292,7 +292,7 @@ class Session(base.Session):
                 return self.templates.call(plain, given)
             if self.sizes.symbols:
                 return out(self._natively(fn, given, named, stores))
-        elif fn not in STORES and fn not in (list, tuple):
+        elif fn not in STORES and fn not in (list, tuple) and owner is not tuple:
             self.tells_apart((*given, *named.values()))
         return self._natively(fn, given, named, stores)
 

@@ -40,7 +40,7 @@ from eager.traced import Traced
 from jitcap.capture import numbers
 from jitcap.capture.control.ahead import ahead, move_ahead
 from jitcap.capture.kinds.base import Session
-from jitcap.capture.origin import Origin, Step
+from jitcap.capture.origin import APART, Origin, Step
 from jitcap.graph import AS_NUMBER, BIND, INPUT, SIZE, Arg, Node, aval_of, symbol
 from jitcap.guards import Guard, Holds, Names
 from jitcap.marks import STATIC, Range, marks_of
@@ -410,14 +410,19 @@ def growing(name: str) -> str:
 
 
 def is_size(name: str) -> bool:
-    """Whether what has varied is the size of a tensor, not an int."""
+    """Whether what has varied is the size of a tensor, or where it is found, not an int."""
     return MARK in name
 
 
 def is_name(text: str) -> bool:
     """Whether this can be the name of what varies."""
     place, mark, _ = text.partition(MARK)
-    return not mark or text in (ALL, INTS, DATA) or _SIZE.fullmatch(place) is not None
+    return (
+        not mark
+        or text in (ALL, INTS, DATA)
+        or text.startswith(APART)
+        or _SIZE.fullmatch(place) is not None
+    )
 
 
 def seen(guard: Guard, value: Any) -> Iterator[str]:

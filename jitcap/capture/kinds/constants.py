@@ -284,9 +284,13 @@ class SliceKind(NativeKind):
 
 @of(type(None), bool, type(Ellipsis), type(NotImplemented))
 class SingletonKind(ConstantKind):
-    """None, True, False, Ellipsis, NotImplemented."""
+    """None, True, False, Ellipsis, NotImplemented. A bool among others, in a list, is a number once
+    it is known to vary."""
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        if type(real) is bool and s.outside.varies(origin):
+            s.guard(TypeIs, origin, bool)
+            return s.number_input(real, origin)
         s.guard(Is, origin, real)
         return real
 

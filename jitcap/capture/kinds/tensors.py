@@ -75,6 +75,11 @@ class TensorShadow(Shadow):
         self.grad = s.outside.load(self.real._grad, Attribute(self.origin, "_grad"))
         return self.grad
 
+    def look(self) -> Any:
+        """What its guard asks of any tensor that could be the same one."""
+        aval = self.node.aval
+        return type(self.real), aval.dtype, aval.ndim, self.requires_grad, aval.device
+
     def place(self) -> Any:
         """The memory that it lies in."""
         return self.real._memory()[0]
@@ -187,6 +192,8 @@ class TensorKind(NativeKind):
             if any(_user_member(s, type(real), name) is not MISSING for name in _WATCHES):
                 raise Break("opaque object", f"{origin.show()} runs code when it is looked at")
             s.unwatched.add(id(type(real)))
+        if id(real) in s.outside.by_real:  # found at another place: here it stands for another
+            real = wrap(real._array, real._storage)
         shared = id(real._storage) in s.outside.shared and real._view is not None
         if shared and not real.requires_grad:
             return self._load_view(s, real, origin)
@@ -432,7 +439,7 @@ class IntKind(ConstantKind):
     """An int is a constant, until it is known to vary between calls."""
 
     def load(self, s: Session, real: int, origin: Origin) -> Any:
-        if origin.show() not in s.outside.dynamic:
+        if not s.outside.varies(origin):
             return super().load(s, real, origin)
         s.guard(TypeIs, origin, int)
         return s.number_input(real, origin)
