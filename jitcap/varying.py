@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from typing import Any, Final
 
+import numpy as np
+
 from eager.tensor import Tensor
 from jitcap.capture import sizes
 from jitcap.capture.origin import ANY, APART, Item, siblings
@@ -88,7 +90,7 @@ def _names(guard: Guard, value: Any) -> set[str]:
     if isinstance(guard, Length):
         return {counted(name)}
     if isinstance(guard, Same):
-        return {APART + name} if guard.same and type(value) is Tensor else set()
+        return {APART + name} if guard.same and type(value) in (Tensor, np.ndarray) else set()
     if isinstance(guard, Is):
         of_list = isinstance(guard.origin, Item) and type(guard.origin.key) is int
         return {name} if of_list and type(guard.value) is type(value) is bool else set()

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType, GeneratorType, ModuleType
 from typing import Any, Final
 
+import numpy as np
+
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.bytecode import decode
@@ -145,10 +147,13 @@ class Outside:
         self.dynamic: frozenset[str] = frozenset()  # shown origins of numbers that have varied
 
     def _apart(self, real: Any, origin: Origin) -> bool:
-        """Whether a tensor that is found at two places is loaded as two, since other calls have two
-        there. Where the program tells them apart, or writes to one, a guard fails at once."""
-        plain = type(real) is Tensor and real._node is real._view is None and not real.__dict__
-        return plain and not real._requires_grad and self.varies(origin, APART)
+        """Whether a tensor or array that is found at two places is loaded as two, since other calls
+        have two there. Where the program tells them apart, or writes to one, a guard fails at
+        once."""
+        if type(real) is Tensor:
+            plain = real._node is real._view is None and not real.__dict__
+            return plain and not real._requires_grad and self.varies(origin, APART)
+        return type(real) is np.ndarray and self.varies(origin, APART)
 
     def varies(self, origin: Origin, what: str = "") -> bool:
         """Whether a number is known to be another from call to call, or its siblings are."""

@@ -5,6 +5,7 @@ import collections
 import copy
 import random
 
+import numpy as np
 import pytest
 
 import eager
@@ -284,3 +285,51 @@ def test_shared_tensors(fn):
                 return found, plain(tensors), places
 
             assert run(jitted) == run(fn), (seed, chosen)
+
+
+def shares_arrays(b):
+    return [eager.from_numpy(x) for x in b], b[0] is b[1]
+
+
+def writes_arrays(b):
+    found = eager.from_numpy(b[1]).mul_(2).sum() + eager.as_tensor(b[2])
+    b[0][:] = 7
+    return found, [float(x[0]) for x in b]
+
+
+def tells_arrays(b):
+    return len({id(x) for x in b}), eager.as_tensor(b[0]) + eager.as_tensor(b[3])
+
+
+def stacks_arrays(b):
+    return eager.stack([eager.from_numpy(x) for x in b]), eager.tensor(np.stack(b))
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
+@pytest.mark.parametrize("fn", [shares_arrays, writes_arrays, tells_arrays, stacks_arrays])
+def test_shared_arrays(fn):
+    jitted, rng = jit(fn, backend="eager"), random.Random(0)
+    for call in range(8):
+        chosen = [rng.randrange(5) for _ in range(4)] if call < 7 else [0, 1, 2, 3]
+
+        def run(f, chosen=chosen):
+            arrays = [np.full(2, k + 1, np.float32) for k in range(5)]
+            return outcome(f, [arrays[i] for i in chosen]), [a.tolist() for a in arrays]
+
+        assert run(jitted) == run(fn), chosen
+    if fn is shares_arrays:
+        assert jitted.stats.fallbacks == 0
+
+
+def test_examples_share_arrays():
+    rng = random.Random(1)
+    states = [np.full(3, i, np.float32) for i in range(13)]
+
+    @jit(backend="eager")
+    def total(batch):
+        return eager.stack([eager.from_numpy(a) - eager.from_numpy(b) for a, b in batch]).sum()
+
+    for _ in range(20):
+        chosen = [rng.randrange(12) for _ in range(8)]
+        assert total([(states[i], states[i + 1]) for i in chosen]).item() == -24
+    assert total.stats.compiles <= 5
