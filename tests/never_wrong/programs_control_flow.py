@@ -516,3 +516,26 @@ def unlike_values_that_the_next_statement_uses_up():
         return y, factor
 
     return over(step, [1.0, 0.0, 2.0])
+
+
+def lengths():
+    return [(eager.tensor([1.0, 2.0]), eager.tensor(n)) for n in (3, 1, 0, 5, 3)]
+
+
+@case("control flow", compiles=1, one_graph=True)
+def ranges_that_data_count_leave():
+    def step(x, n):
+        return x * 2, range(1, int(n)), reversed(range(int(n), 0, -2))
+
+    return Program(step, lengths())
+
+
+@case("control flow", splits=1)
+def a_loop_that_data_count_is_resumed():
+    def step(x, n):
+        log = []
+        for i in range(int(n)):
+            log.append(x * i)
+        return log, list(reversed(log)), x * 3
+
+    return Program(step, lengths())

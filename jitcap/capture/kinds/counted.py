@@ -217,7 +217,8 @@ class SizedRangeKind(NativeKind):
         return SizedIterator(obj)
 
     def rebuild(self, make: Maker, value: Any) -> str:
-        return KINDS[range].rebuild(make, value.real())
+        """Of the numbers of each call: data may decide them, which nobody knows here."""
+        return make.let(f"{make.names.bind(range)}({make.all(value.args)})")
 
 
 @of(SizedIterator)
@@ -234,6 +235,12 @@ class SizedIteratorKind(NativeKind):
         return getattr(obj if name in ("__iter__", "__next__") else obj.fix(), name)
 
     def rebuild(self, make: Maker, value: Any) -> str:
+        if value.fixed is None and value.rows is None:
+            new = make.names.bind(reversed if value.backwards else iter)
+            name = make.let(f"{new}({make.expr(value.numbers)})")
+            if value.used:
+                make.lines.append(f"{name}.__setstate__({value.used})")
+            return name
         real = value.fix()
         return kind_of(real).rebuild(make, real)
 
