@@ -539,3 +539,14 @@ def a_loop_that_data_count_is_resumed():
         return log, list(reversed(log)), x * 3
 
     return Program(step, lengths())
+
+
+@case("control flow", one_graph=True)
+def the_last_value_of_a_rolled_loop_has_memory_of_its_own():
+    def step(x, n):
+        for i in range(20):
+            y = (x.outer(x) * (n * i)).relu() @ x
+        y.add_(1)
+        return y
+
+    return over(step, [1.0, 2.0])

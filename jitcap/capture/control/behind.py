@@ -48,6 +48,7 @@ class Behind:
         self.ys: dict[int, Tensor] = {}  # what is stacked, by id
         self.shared: list[tuple[Tensor, Tensor]] = []  # leaves of one memory
         self.final: set[int] = set()  # ids of what locals are in the end
+        self.listed: set[int] = set()  # ids of what is there of other steps than the last, too
         self.last: dict[int, Tensor] = {}  # those of them that are carried on, as the loop gives it
         self.stacks: dict[int, Tensor] = {}
         self.made: dict[tuple[int, int], Tensor] = {}  # by id and step
@@ -82,17 +83,22 @@ class Behind:
         """A value of the last step is there after the loop."""
         self.final.add(id(x))
         if not any(x is end for end in self.ends):
-            self.wants(x)
+            self._wants(x)
 
     def wants(self, x: Tensor) -> None:
         """A value of every step is there after the loop."""
-        waiting = [x]
+        self.listed |= self._wants(x)
+
+    def _wants(self, x: Tensor) -> set[int]:
+        waiting, found = [x], set[int]()
         while waiting:
             kind, what = self.kind(x := waiting.pop())
-            if kind == "carry" and id(self.ends[what]) not in self.ys:
+            if kind == "carry" and id(x) not in found:
                 waiting.append(self.ends[what])
-            elif kind == "new" and id(x) not in self.ys:
-                self.ys[id(x)] = x
+            elif kind == "new":
+                self.ys.setdefault(id(x), x)
+            found.add(id(x))
+        return found
 
     def share(self, wanted: Leaves) -> None:
         """Which of the values have one memory without being one object."""
@@ -137,7 +143,9 @@ class Behind:
             return self.last[id(x)]
         if (id(x), i) not in self.made:
             at = self.length - 1 - i if self.reverse else i
-            self.made[id(x), i] = self.stacks[id(x)][at]
+            row = self.stacks[id(x)][at]
+            # One that stays alone has memory of its own, as in Python: that of all steps is let go.
+            self.made[id(x), i] = row if id(x) in self.listed else row.clone()
             put_name(self.made[id(x), i], label_of(x))
         return self.made[id(x), i]
 
