@@ -121,11 +121,17 @@ class Body:
         return handles
 
     def _sizes(self, r: Rewriter, *given: list[tuple[Node, Arg]]) -> list[tuple[Node, Arg]]:
-        """The symbols that sizes are made of, and that are no operand yet."""
+        """The symbols that sizes are made of, and that are no operand yet. Those that data decide
+        are constants of the body already, which it may not read."""
         there = {x for rows in given for _, x in rows if isinstance(x, Node)}
-        shapes = (p.aval.shape for rows in (self.carries, *given) for p, _ in rows)
-        found = size_inputs(r.graph.inputs, self.graph.nodes, *shapes)
-        return [(stand_in(n, "unread"), n) for n in found if n not in there]
+        shapes = [p.aval.shape for rows in (self.carries, *given) for p, _ in rows]
+        own = {p: x for p, x in self.constants if isinstance(x, Node)}
+        rows = [
+            (stand_in(n, "unread"), n)
+            for n in size_inputs(r.graph.inputs, self.graph.nodes, *shapes)
+        ]
+        rows += [(p, own[p]) for p in size_inputs(own, self.graph.nodes, *shapes)]
+        return _once([(p, x) for p, x in rows if x not in there])
 
 
 def _once(rows: list[tuple[Node, Arg]]) -> list[tuple[Node, Arg]]:

@@ -205,3 +205,28 @@ def test_a_history_that_only_the_first_steps_have(length):
         x = floats(n, 3)
         want, got = ([t.requires_grad for t in f(x, w)] for f in (step, compiled))
         assert got == want, n
+
+
+# ---- sizes that data decide
+
+
+def by_number(x):
+    m, t = x[x[:, 0] > 0], eager.zeros(3, dtype=eager.float64)
+    for i in range(m.shape[0]):
+        t = t * 0.5 + m[i] * m[i]
+    return t
+
+
+@pytest.mark.parametrize("backend", ["eager", "cpp"])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_gradients_of_rows_that_data_pick(backend, dynamic):
+    """A body keeps the size that its gradients have, though it reads the number itself no more."""
+    step = jit(lambda x: by_number(x).sum().backward(), backend=backend, dynamic=dynamic)
+    for n in (7, 16, 9, 7):
+        x = floats(n, 3, seed=n).requires_grad_()
+        other = x.detach().clone().requires_grad_()
+        by_number(x).sum().backward()
+        step(other)
+        np.testing.assert_allclose(other.grad.numpy(), x.grad.numpy())
+    stats = step.stats
+    assert not (stats.splits or stats.fallbacks or stats.discards), stats
