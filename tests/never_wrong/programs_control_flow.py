@@ -550,3 +550,35 @@ def the_last_value_of_a_rolled_loop_has_memory_of_its_own():
         return y
 
     return over(step, [1.0, 2.0])
+
+
+@case("control flow", compiles=3, one_graph=True)
+def rows_that_data_pick():
+    def step(x):
+        y, total = x.clone(), eager.zeros(2)
+        for row in x[x[:, 0] > 0]:
+            total = total * 0.5 + row
+        for i, j in (x > 1).nonzero():
+            y[i, j] = -y[i, j]
+        return y, total
+
+    rows = [[1.0, 2.0], [-1.0, 3.0], [2.0, 0.5], [0.0, 4.0]]
+    return Program(step, [(eager.tensor(rows[:n]),) for n in (4, 3, 2, 1, 4)])
+
+
+@case("control flow")
+def rows_that_data_pick_in_loops_that_split():
+    def step(x):
+        kept, where = [], None
+        for row in x[x[:, 0] > 0]:
+            kept.append(row * 2)
+        for i in (x[:, 0] > 0).nonzero():
+            if x[i].sum() > 2.6:
+                where = i
+                break
+        else:
+            return kept, "none"
+        return kept, where
+
+    rows = [[1.0, 1.0], [-1.0, 3.0], [2.0, 0.5], [0.0, 4.0], [3.0, 1.0]]
+    return Program(step, [(eager.tensor(rows[:n]),) for n in (5, 4, 2, 1, 3)])

@@ -94,6 +94,8 @@ def roll(s: Any, frame: Frame, end: int) -> Any:
     if through is None or (not sized and (through.length or 0) < LEAST):
         return False
     if of_data(through.length) and not known_lt(0, through.length):
+        if isinstance(through, Slices):
+            return _by_rounds(s, frame, end)
         going = Going.of(s, frame, f".{frame.pc - 1}")
         if going is not None:
             going.enter(frame)

@@ -177,6 +177,19 @@ def sized_iterator(s: Session, value: Any) -> SizedIterator | None:
     return SizedIterator(SizedRange(s, (out(length),), 0, 1, length), rows=value)
 
 
+def rows_of_data(s: Session, value: Tensor) -> SizedIterator | None:
+    """What a `for` begins to go through here, if data decide how many rows that are and the loop
+    was not left as it stands."""
+    length: Any = value._array.shape[0] if type(value) is Tensor and value.ndim else None
+    frame = s.vm.frames[-1]
+    loops = frame.bytecode.instructions[frame.pc].op == "FOR_ITER"
+    if not (loops and of_data(length)) or s.vm.step_over is not None:
+        return None
+    if (frame.code, "for", frame.pc) in s.outside.shared:
+        return None
+    return SizedIterator(SizedRange(s, (out(length),), 0, 1, length), rows=value)
+
+
 @handles(enumerate)
 def _enumerate(s: Session, /, *args: Any, **kwargs: Any) -> Any:
     found = sized_iterator(s, args[0]) if 1 <= len(args) <= 2 and not kwargs else None
@@ -235,9 +248,12 @@ class SizedIteratorKind(NativeKind):
         return getattr(obj if name in ("__iter__", "__next__") else obj.fix(), name)
 
     def rebuild(self, make: Maker, value: Any) -> str:
-        if value.fixed is None and value.rows is None:
+        rows = value.rows
+        whole = value.numbers if rows is None else rows
+        known = rows is not None and (not of_data(value.numbers.length) or rows.requires_grad)
+        if value.fixed is None and not known:  # the history of rows is that of here
             new = make.names.bind(reversed if value.backwards else iter)
-            name = make.let(f"{new}({make.expr(value.numbers)})")
+            name = make.let(f"{new}({make.expr(whole)})")
             if value.used:
                 make.lines.append(f"{name}.__setstate__({value.used})")
             return name

@@ -28,7 +28,7 @@ from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import KINDS, MISSING, Args, Kwargs, Session, defines, of
 from jitcap.capture.kinds.classes import bind, class_raw
 from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
-from jitcap.capture.kinds.counted import sized_iterator
+from jitcap.capture.kinds.counted import rows_of_data, sized_iterator
 from jitcap.capture.kinds.numbered import may_stand
 from jitcap.capture.kinds.text import Deferred, promise
 from jitcap.capture.native import is_native_class, shown
@@ -290,7 +290,7 @@ class TensorKind(NativeKind):
         return out(obj._array.shape[0]) if sizes else super().length(s, obj)
 
     def iter(self, s: Session, obj: Any) -> Any:
-        found = sized_iterator(s, obj)
+        found = sized_iterator(s, obj) or rows_of_data(s, obj)
         return super().iter(s, obj) if found is None else found
 
     def special(self, s: Session, obj: Any, name: str) -> FunctionType | None:
