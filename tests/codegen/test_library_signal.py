@@ -129,6 +129,16 @@ def test_complex_numbers_are_moved():
     compare(moves, z, w, x)
 
 
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+def test_complex_numbers_that_lie_apart(dtype):
+    columns, same = complex_of(3, 4, dtype=dtype).t(), complex_of(1, dtype=dtype).expand(6)
+
+    def read(z, w):
+        return z.real, z[1:].imag, w.real, z.abs(), z * z, w.sum(), w.exp()
+
+    compare(read, columns, same, callbacks=1)  # exp
+
+
 def test_gradients_of_complex_programs():
     def loss(a, b):
         z = eager.complex(a, b)

@@ -117,12 +117,12 @@ class Writer:
         x = self.access(i)
         if is_contiguous(x.shape, x.strides):
             return self.at(i)
-        ctype, name = f"u{8 * self.aval(i).dtype.itemsize}", f"c{i}"
+        ctype, name = self.ctype(i), f"c{i}"
         room = self.take(numel(x.shape) * self.aval(i).dtype.itemsize)
         self.lines.append(f"{ctype} *{name} = ({ctype} *){room};")
         self.table("i64", f"{name}_", (*x.shape, *x.strides))
         self.call("copy_dense", name, f"(const {ctype} *)({self.at(i)})", len(x.shape), f"{name}_")
-        return f"({self.ctype(i)} *){name}"
+        return name
 
 
 def three(values: Shape, missing: int) -> Shape:
