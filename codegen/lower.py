@@ -87,6 +87,7 @@ def _complex(s: _Lower, call: Call) -> None:
     imaginary parts, which are taken apart and joined again; the rest is a step."""
     moved = tensors(call)[:1] if call.op.kind == "index" else tensors(call)
     apart = call.op.kind in ("view", "move", "index") or call.op.name in ("sum", "where", "full")
+    apart = apart and call.op.name != "scatter_reduce"  # a product has both parts of both
     condition = call.operands[0] if call.op.name == "where" else None
     kinds = {v.aval.dtype for v in (*moved, *call.outs) if v is not condition}
     cast = call.op.name == "cast" and all(kind.is_complex for kind in kinds)

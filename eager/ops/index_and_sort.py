@@ -19,6 +19,7 @@ from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.create import IOTA, made
 from eager.ops.index import GATHER, INDEX_ADD, INDEX_PUT, SCATTER, TAKE, scatter_by
+from eager.ops.kinds import of_ordered
 from eager.ops.pointwise import not_for, where
 from eager.ops.sort import SORT
 from eager.ops.view import constant, norm_dim
@@ -180,16 +181,23 @@ def scatter_reduce(
     d = norm_dim(dim, input.ndim, "scatter_reduce")
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError("reduce argument must be either sum, prod, mean, amax or amin.")
+    if reduce in ("amax", "amin"):
+        of_ordered("scatter_reduce")((input.aval,))
     base = input if include_self else _reset(input, d, index, reduce)
     if reduce != "mean":
         how = _REDUCE[reduce]
         return apply(scatter_by(how), base, index, src, dim=d, reduce=how)
     total = apply(SCATTER, base, index, src, dim=d, reduce="add")
-    ones = Tensor._full(1, Aval(tuple(index.shape), input.dtype, str(input.device)))
-    start = Tensor._full(1 if include_self else 0, input.aval)
+    counted = dt.real_of(input.dtype)
+    ones = Tensor._full(1, Aval(tuple(index.shape), counted, str(input.device)))
+    start = Tensor._full(
+        1 if include_self else 0, Aval(tuple(input.shape), counted, str(input.device))
+    )
     count = apply(SCATTER, start, index, ones, dim=d, reduce="add").clamp(min=1)
     return (
-        total / count if input.dtype.is_floating_point else total.div(count, rounding_mode="floor")
+        total / count
+        if input.dtype.category >= dt.FLOAT
+        else total.div(count, rounding_mode="floor")
     )
 
 

@@ -139,6 +139,20 @@ def test_complex_numbers_that_lie_apart(dtype):
     compare(read, columns, same, callbacks=1)  # exp
 
 
+def test_complex_products_at_shared_places():
+    """A product is not made of those of the real and of the imaginary parts, as a sum is."""
+    z, w, at = complex_of(6), complex_of(3), eager.tensor([0, 1, 0, 1, 0, 2])
+
+    def products(z, w, at):
+        return (
+            w.scatter_reduce(0, at, z, "prod"), w.scatter_reduce(0, at, z, "prod", include_self=False),
+            w.scatter(0, at, z, reduce="multiply"), w.scatter_reduce(0, at, z, "sum"),
+            w.scatter_reduce(0, at, z, "mean"),
+        )  # fmt: skip
+
+    compare(products, z, w, at, callbacks=2)
+
+
 def test_gradients_of_complex_programs():
     def loss(a, b):
         z = eager.complex(a, b)
