@@ -14,6 +14,7 @@ from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.index import SCATTER, TAKE
 from eager.ops.index_and_sort import iota
+from eager.ops.pointwise import where
 from eager.ops.window import MAX_POOL, SUM_POOL
 from eager.symint import integer
 from eager.tensor import Tensor
@@ -329,14 +330,14 @@ def _adaptive_avg(n: int) -> Any:
 
 
 def _average_along(x: Tensor, dim: int, out: int) -> Tensor:
-    """Means over overlapping windows along one dimension: a product with the (n, out) matrix of
-    weights."""
-    n = x.shape[dim]
-    start, stop = _bounds(n, out, x)
-    places = iota(n, like=x).unsqueeze(1)
-    inside = ((places >= start) & (places < stop)).to(x.dtype)
-    weights = inside / (stop - start).to(x.dtype)
-    return (x.transpose(dim, -1) @ weights).transpose(dim, -1)
+    """Means over overlapping windows along one dimension. Each sees its own elements alone: a
+    product with a matrix of weights would make NaN of an infinity that it weighs by 0."""
+    start, stop = _bounds(x.shape[dim], out, x)
+    windows = _windows_along(x, dim, out)
+    size = (out, *(1,) * (-1 - dim))
+    count = (stop - start).reshape(size)
+    inside = iota(windows.shape[-1], like=x) < count.unsqueeze(-1)
+    return where(inside, windows, 0).sum(-1) / count.to(x.dtype)
 
 
 adaptive_avg_pool1d = _adaptive_avg(1)
