@@ -29,7 +29,8 @@ _NUMBERS = frozenset({int, float, bool})
 def _full_kernel(arrays: tuple[Any, ...], attrs: Attrs) -> Any:
     (value,) = arrays
     shape, kind = attrs["shape"], attrs["dtype"].np
-    if type(value) in _NUMBERS and value == 0 and not memory.pooled(shape, kind):
+    zero = type(value) in _NUMBERS and value == 0 and math.copysign(1, value) > 0
+    if zero and not memory.pooled(shape, kind):
         return np.zeros(shape, kind)  # fresh pages are zero already
     out = memory.empty(shape, kind)
     np.copyto(out, value, casting="unsafe")

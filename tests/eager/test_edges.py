@@ -108,6 +108,12 @@ ZEROS = {
         for row, other, own in ((0, 1, True), (1, 0, True), (0, 1, False), (0, 0, True))
     ),
     "one zero": lambda m, x: x[:, 0].scatter_reduce(0, m.tensor([1, 0]), x[:, 0], "prod"),
+    "signs": lambda m, x: (
+        1 / m.full((3,), -0.0),
+        1 / m.full_like(x, -0.0),
+        1 / x.detach().clone().fill_(-0.0),
+        1 / x.new_full((2,), 0.0),
+    ),
     "small dtypes": lambda m, x: (
         x.to(m.uint8).sum(dtype=m.int32),
         x.to(m.int8).cumsum(0, dtype=m.int16),
