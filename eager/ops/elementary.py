@@ -432,8 +432,8 @@ def addcmul(
     once spelled: `addcmul(input, value, tensor1, tensor2)`."""
     if tensor is not None:
         value, tensor1, tensor2 = tensor1, tensor2, tensor
-    product = tensor1 * tensor2
-    return input + (product if type(value) is int and value == 1 else product * value)
+    scaled = tensor1 if type(value) is int and value == 1 else tensor1 * value
+    return input + scaled * tensor2
 
 
 @public(inplace=True, samples=lambda: [s.call(*_triple()), s.call(*_triple(), value=0.5)])

@@ -60,6 +60,7 @@ VALUES = {
         m.nn.functional.adaptive_avg_pool2d(x.reshape(1, 2, 4), (2, 3)),
         m.nn.functional.interpolate(x.reshape(1, 1, 8), 5, mode="area"),
     ),
+    "nothing of a product": lambda m, x: m.addcmul(x, x * 1e200, x * 1e200, value=0).detach(),
 }
 
 
