@@ -152,7 +152,13 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The integral of samples by the trapezoidal rule along `dim`."""
     d = norm_dim(dim, y.ndim, "trapezoid")
-    return sum(_doubled_areas(y, x, dx, d), d) / 2 if y.shape[d] else sum(y / 2, d)
+    if not y.shape[d]:
+        return sum(y / 2, d)
+    if (
+        x is None
+    ):  # PyTorch's order: an infinite end gives NaN, and ints are halved before they wrap
+        return (sum(y, d) - (y.select(d, 0) + y.select(d, -1)) * 0.5) * dx
+    return sum(_doubled_areas(y, x, dx, d), d) / 2
 
 
 def _doubled_areas(y: Tensor, x: Tensor | None, dx: float, d: int) -> Tensor:
@@ -352,5 +358,8 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     if x.ndim != 1:
         raise RuntimeError(f"vander: x must be a one-dimensional tensor, got shape {list(x.shape)}")
     n = x.shape[0] if N is None else N
+    x = x.to(dt.int64) if x.dtype.category < dt.FLOAT else x
+    if n == 0:
+        return x.new_empty((x.shape[0], 0))
     powers = range(n) if increasing else range(n - 1, -1, -1)
     return stack([x**p for p in powers], 1)

@@ -55,6 +55,10 @@ VALUES = {
         x.abs(),
     ),
     "mode": lambda m, x: tuple((x.detach() > 1).double().reshape(2, 4).mode(0)),
+    "trapezoid": lambda m, x: (
+        m.trapezoid(x.detach()[1:3]),
+        m.trapezoid(x.detach().reshape(4, 2), dx=2),
+    ),
     "windows of their own": lambda m, x: (
         m.nn.functional.adaptive_avg_pool1d(x.reshape(1, 8), 3),
         m.nn.functional.adaptive_avg_pool2d(x.reshape(1, 2, 4), (2, 3)),
@@ -114,6 +118,16 @@ ZEROS = {
         1 / m.full_like(x, -0.0),
         1 / x.detach().clone().fill_(-0.0),
         1 / x.new_full((2,), 0.0),
+    ),
+    "sums that do not fit": lambda m, x: (
+        m.trapezoid(x.to(m.int8) * 60 + 60, dim=0),
+        m.trapezoid(m.tensor([2**31 - 1, 5, 9], dtype=m.int32)),
+    ),
+    "powers": lambda m, x: (
+        m.vander(x.to(m.uint8)[0] * 100),
+        m.vander(x[0].bool()),
+        m.vander(x[0], 0),
+        m.vander(x[0, :0].int()),
     ),
     "small dtypes": lambda m, x: (
         x.to(m.uint8).sum(dtype=m.int32),
