@@ -35,6 +35,7 @@ FUNCTIONS = {
     "division": lambda x, y: (x // divisor(y), x % divisor(y), eager.fmod(x, divisor(y))),
     "comparison": lambda x, y: (x < y, x >= y, x == y, eager.where(x > y, x, y)),
     "extrema": lambda x, y: (eager.maximum(x, y), eager.minimum(x, y), x.clamp(0, 2)),
+    "signs": lambda x, y: (x.sign(), eager.fmax(x, y), eager.fmin(x, y), x.isnan(), x.isfinite()),
     "sums": lambda x, y: (x.sum(), x.sum(0), x.sum(1), x.prod(1)),
     "extreme_of_rows": lambda x, y: (x.amax(1), x.amin(0), x.amax((0, 1))),
     "places": lambda x, y: (x.argmax(1), x.argmin(0), x.argmax()),

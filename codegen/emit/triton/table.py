@@ -107,6 +107,8 @@ _BOOL: Final = {
     "fmod": "({0} & (~{0}))",
     "pow": "({0} | (~{1}))",
     "abs": _SAME,
+    "sign": _SAME,
+    "is_nan": "({0} & (~{0}))",
     "where": "tl.where({0}, {1}, {2})",
 }
 
