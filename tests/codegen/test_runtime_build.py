@@ -117,6 +117,9 @@ def test_CXX_is_used_and_in_the_key(monkeypatch, tmp_path):
     assert build.fingerprint() != before
     with pytest.raises(build.CompileError, match="(?s)status 3.*refused by the fake"):
         build.compile_shared({"one.cpp": ONE}, tmp_path / "x.so").result()
+    monkeypatch.setenv("CXX", fake_compiler(tmp_path, "exit 0"))
+    with pytest.raises(build.CompileError, match=r"made no x\.so"):
+        build.compile_shared({"one.cpp": ONE}, tmp_path / "x.so").result()
 
 
 def test_deadline_ends_the_whole_process_group(monkeypatch, tmp_path):

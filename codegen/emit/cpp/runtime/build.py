@@ -224,10 +224,12 @@ class _Job:
                 "the C++ compiler did not finish before its deadline and was stopped\n"
                 f"  command: {shlex.join(self.command)}\n  source kept in: {self.work}"
             )
-        if code:
+        made = Path(self.command[self.command.index("-o") + 1])
+        if code or not made.exists():
             text = self.log.read_text(errors="replace")[:8000]
+            ended = f"failed with exit status {code}" if code else f"made no {made.name}"
             raise CompileError(
-                f"the C++ compiler failed with exit status {code}; the generated source is kept in "
+                f"the C++ compiler {ended}; the generated source is kept in "
                 f"{self.work}\n  command: {shlex.join(self.command)}\n{text}"
             )
 
