@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -82,7 +83,12 @@ class Jitted:
         return f"<jit {self.original!r}>"
 
     def __reduce__(self) -> Any:
-        return _again, (self.original, self.options)
+        """By name, as the function that it stands for would be, where it is found by that."""
+        path = getattr(self, "__qualname__", "")
+        found: Any = sys.modules.get(self.__module__)
+        for name in path.split("."):
+            found = getattr(found, name, None)
+        return path if found is self else (_again, (self.original, self.options))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Jitted:
         """A copy of a module's compiled forward belongs to the copied module."""

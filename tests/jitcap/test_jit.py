@@ -68,6 +68,23 @@ def test_pickle_and_copy():
     assert copy.deepcopy(jitted).original is scaled
 
 
+@jit
+def decorated(x):
+    return x * 3
+
+
+def test_a_decorated_function_is_pickled_by_its_name():
+    """As the function would be, so that it can be sent to another process."""
+    counter = Counter(2)
+    counter.step(eager.ones(2))
+    for fn in (decorated, Counter.step):
+        assert pickle.loads(pickle.dumps(fn)) is fn
+    again = pickle.loads(pickle.dumps(counter.step))
+    assert again(eager.ones(2)).tolist() == [2.0, 2.0]
+    assert again.__self__.calls == 2
+    assert pickle.loads(pickle.dumps(jitted)).original is scaled
+
+
 class Counter:
     def __init__(self, by):
         self.by = by
