@@ -83,12 +83,13 @@ class LBFGS(Optimizer):
                 break
             direction = _direction(state, gradient, group["history_size"])
             slope = float((gradient * direction).sum())
-            if slope > -group["tolerance_change"]:
-                break
             size = float(group["lr"])
             if state["n_iter"] == 1:  # no curvature known: a short step
                 size *= min(1.0, 1.0 / float(gradient.abs().sum()))
             before, size_used = loss, size
+            state["t"], state["prev_loss"] = size, before
+            if slope > -group["tolerance_change"]:
+                break
             if group["line_search_fn"] is None:
                 self._move(size, direction)
                 count = 0
@@ -97,9 +98,11 @@ class LBFGS(Optimizer):
             else:
                 along = self._along(direction, evaluate)
                 start = (loss, gradient, slope)
-                loss, gradient, size_used, count = _strong_wolfe(along, size, direction, start)
+                loss, gradient, size_used, count = _strong_wolfe(
+                    along, size, direction, start, max(group["max_eval"] - evaluations, 0)
+                )
                 self._move(size_used, direction)
-            state["t"], state["prev_loss"] = size_used, before
+            state["t"] = size_used
             evaluations += count
             state["func_evals"] += count
             small = float((direction * size_used).abs().max()) <= group["tolerance_change"]
@@ -167,31 +170,40 @@ def _two_loops(
 
 
 _C1, _C2 = 1e-4, 0.9
+_SMALLEST = 1e-9  # a bracket whose ends move no parameter further than this is not shrunk
+
+_Point = tuple[float, float, Tensor, float]  # step size, loss, gradient, slope
 
 
 def _strong_wolfe(
-    at: Evaluate, size: float, direction: Tensor, start: tuple[float, Tensor, float]
+    at: Evaluate, size: float, direction: Tensor, start: tuple[float, Tensor, float], most: int
 ) -> tuple[float, Tensor, float, int]:
     """(loss, gradient, step size, evaluations) of a point with sufficient decrease and a flat
-    enough slope."""
-    loss0, gradient0, slope0 = start
-    previous = (0.0, loss0, gradient0, slope0)
-    count = 0
-    for i in range(25):
+    enough slope. The first evaluation is not one of the `most`."""
+
+    def evaluate(size: float) -> _Point:
         loss, gradient = at(size)
-        count += 1
-        point = (size, loss, gradient, float((gradient * direction).sum()))
-        if loss > loss0 + _C1 * size * slope0 or (i and loss >= previous[1]):
-            return _zoom(at, direction, start, previous, point, count)
+        return size, loss, gradient, float((gradient * direction).sum())
+
+    loss0, _, slope0 = start
+    previous: _Point = (0.0, *start)
+    point = evaluate(size)
+    for i in range(most):
+        if point[1] > loss0 + _C1 * point[0] * slope0 or (i > 1 and point[1] >= previous[1]):
+            break
         if abs(point[3]) <= -_C2 * slope0:
-            return loss, gradient, size, count
+            return point[1], point[2], point[0], i + 1
         if point[3] >= 0:
-            return _zoom(at, direction, start, point, previous, count)
-        previous, size = point, _between(previous, point, size + 0.01 * size, size * 10)
-    return loss, gradient, point[0], count
-
-
-_Point = tuple[float, float, Tensor, float]  # step size, loss, gradient, slope
+            break
+        low = point[0] + 0.01 * (point[0] - previous[0])
+        size = _between(previous, point, low, point[0] * 10)
+        previous, point = point, evaluate(size)
+    else:  # no bracket found: the start, or the last point
+        i, previous = most, (0.0, *start)
+    (size, loss, gradient, _), more = _zoom(
+        evaluate, direction, (loss0, slope0), previous, point, most - i
+    )
+    return loss, gradient, size, i + 1 + more
 
 
 def _between(a: _Point, b: _Point, low: float, high: float) -> float:
@@ -200,44 +212,52 @@ def _between(a: _Point, b: _Point, low: float, high: float) -> float:
         return (low + high) / 2
     d1 = a[3] + b[3] - 3 * (a[1] - b[1]) / (a[0] - b[0])
     square = d1 * d1 - a[3] * b[3]
-    if square < 0:
+    if not square >= 0:
         return (low + high) / 2
+    if a[0] > b[0]:
+        a, b = b, a
     d2 = square**0.5
-    if a[0] <= b[0]:
-        place = b[0] - (b[0] - a[0]) * ((b[3] + d2 - d1) / (b[3] - a[3] + 2 * d2))
-    else:
-        place = a[0] - (a[0] - b[0]) * ((a[3] + d2 - d1) / (a[3] - b[3] + 2 * d2))
-    return min(max(place, low), high)
+    above, below = b[3] + d2 - d1, b[3] - a[3] + 2 * d2
+    if not below:  # a straight line has its minimum at one end
+        return high if above < 0 else low
+    return min(max(b[0] - (b[0] - a[0]) * (above / below), low), high)
 
 
 def _zoom(
-    at: Evaluate,
+    evaluate: Callable[[float], _Point],
     direction: Tensor,
-    start: tuple[float, Tensor, float],
-    low: _Point,
-    high: _Point,
-    count: int,
-) -> tuple[float, Tensor, float, int]:
-    """Shrink a bracket; `low` is its end with the smaller loss."""
-    loss0, _, slope0 = start
-    if low[1] > high[1]:
-        low, high = high, low
-    for _ in range(25 - count):
-        left, right = sorted((low[0], high[0]))
+    start: tuple[float, float],
+    first: _Point,
+    second: _Point,
+    most: int,
+) -> tuple[_Point, int]:
+    """Shrink a bracket; (its end with the smaller loss, evaluations)."""
+    loss0, slope0 = start
+    ends = [first, second]
+    low = int(second[1] < first[1])
+    was_near = False
+    largest = float(direction.abs().max())
+    for count in range(most):
+        left, right = sorted((first[0], second[0]))
         width = right - left
-        if width * float(direction.abs().max()) < 1e-9:
-            break
-        size = _between(low, high, left + 0.1 * width, right - 0.1 * width)
-        loss, gradient = at(size)
-        count += 1
-        point = (size, loss, gradient, float((gradient * direction).sum()))
-        if loss > loss0 + _C1 * size * slope0 or loss >= low[1]:
-            high = point
-            continue
-        if abs(point[3]) <= -_C2 * slope0:
-            low = point
-            break
-        if point[3] * (high[0] - low[0]) >= 0:
-            high = low
-        low = point
-    return low[1], low[2], low[0], count
+        if width * largest < _SMALLEST:
+            return ends[low], count
+        size = _between(first, second, left, right)
+        near = min(right - size, size - left) < 0.1 * width
+        # Near an end a point tells little: the second in a row, or the end itself, moves inwards.
+        if near and (was_near or not left < size < right):
+            size = right - 0.1 * width if right - size < size - left else left + 0.1 * width
+            near = False
+        was_near = near
+        point = evaluate(size)
+        if point[1] > loss0 + _C1 * size * slope0 or point[1] >= ends[low][1]:
+            ends[1 - low] = point
+            low = int(ends[1][1] < ends[0][1])
+        elif abs(point[3]) <= -_C2 * slope0:
+            return point, count + 1
+        else:
+            if point[3] * (ends[1 - low][0] - ends[low][0]) >= 0:
+                ends[1 - low] = ends[low]
+            ends[low] = point
+        first, second = ends
+    return ends[low], most

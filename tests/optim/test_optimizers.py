@@ -298,10 +298,11 @@ def rosenbrock(p):
 
 @pytest.mark.parametrize("search", [None, "strong_wolfe"])
 def test_lbfgs(search):
-    """Without a line search step for step like torch; with one to the same minimum."""
-    ends = []
+    """Step for step like torch, evaluation for evaluation."""
+    ends, paths = [], []
     for library in (eager, torch):
         p = library.nn.Parameter(library.tensor([-0.3, 0.4], dtype=library.float64))
+        path = []
         lr, rounds = (1.0, 5) if search else (0.05, 1)
         optimizer = library.optim.LBFGS([p], lr=lr, max_iter=20, line_search_fn=search)
 
@@ -309,14 +310,53 @@ def test_lbfgs(search):
             optimizer.zero_grad()
             loss = rosenbrock(p)
             loss.backward()
+            path.append(loss.item())
             return loss
 
         for _ in range(rounds):
             optimizer.step(closure)
+        paths.append(path)
         ends.append(p.detach().numpy())
     np.testing.assert_allclose(*ends, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(*paths, rtol=1e-5, atol=1e-9)
     if search:
         np.testing.assert_allclose(ends[0], [1, 1], atol=1e-4)
+
+
+@pytest.mark.parametrize("case", range(6))
+def test_lbfgs_searches_as_torch_does(case):
+    """Each evaluation of a line search is at torch's place: functions that are far from quadratic,
+    steps much too long and too short, a long slope, few evaluations."""
+    functions = [
+        lambda p: (p**4).sum() + (p[0] - p[1]).abs(),
+        lambda p: (p.sin() * 3).sum() + (p**2).sum() * 0.1,
+        lambda p: (-(p**2)).exp().sum().neg(),
+        lambda p: p.sum() * 2 + (p**2).sum() * 1e-3,
+        lambda p: (p.exp() - 2 * p).sum(),
+        lambda p: rosenbrock(p) + (5 * p).cos().sum(),
+    ]
+    for lr, most, evaluations in ((0.01, 6, None), (1.0, 6, 25), (5.0, 5, 9), (0.3, 1, None)):
+        paths = []
+        for library in (eager, torch):
+            p = library.tensor([0.7, -1.3], dtype=library.float64, requires_grad=True)
+            optimizer = library.optim.LBFGS(
+                [p], lr=lr, max_iter=most, max_eval=evaluations, line_search_fn="strong_wolfe"
+            )
+            path = []
+
+            def closure(p=p, path=path, optimizer=optimizer):
+                optimizer.zero_grad()
+                loss = functions[case](p)
+                loss.backward()
+                path.append(loss.item())
+                return loss
+
+            for _ in range(3):
+                optimizer.step(closure)
+            state = optimizer.state[p]
+            paths.append([*path, state["n_iter"], state["func_evals"], *p.tolist()])
+        assert len(paths[0]) == len(paths[1]), (lr, most)
+        np.testing.assert_allclose(*paths, rtol=1e-5, atol=1e-8)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
