@@ -50,6 +50,10 @@ KINDS: Final[dict[str, Kind]] = {
         "NumPy would need the values of the tensor now",
         "use the function of the same name from eager",
     ),
+    "array memory": Kind(
+        "a tensor and a NumPy array share memory, and a write to one has to show in the other",
+        "make the tensor a copy: eager.tensor(array)",
+    ),
     "device": Kind(
         "what is compiled for a device are kernels there, and this is none, or is not read yet",
         "nothing to do: it runs op by op, on the device",

@@ -287,6 +287,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
     probe = epilogue(session, value, Places())
     _rehearse(session, value, probe)
     session.ties.check()
+    tracer.constant_memory.check(probe.outputs)
     guard_aliases(session, [s for s, _ in probe.writes])
     names = Names()
     prepare(session.guards, names, session.sizes.origins.values())

@@ -360,6 +360,7 @@ class Rebuilder:
         cls = "" if type(tensor) is Tensor else f", {self.names.bind(type(tensor))}"
         base = self.bases.get(id(tensor._array), "")
         data = f"{base}._array" if base else f"{self.names.bind(tensor._array.copy())}.copy()"
+        self.session.tracer.constant_memory.leaves(tensor._array, tensor=True)
         name = self._wrapped(data, tensor, cls)
         self.bases.setdefault(id(tensor._array), name)
         self._keep.append(tensor._array)

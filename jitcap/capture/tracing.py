@@ -29,6 +29,7 @@ from jitcap import scalars
 from jitcap.capture import numbers
 from jitcap.capture.bounds import Bounds, bounds_of, condition, holds, is_found, is_place
 from jitcap.capture.breaks import Break
+from jitcap.capture.constant_memory import ConstantMemory
 from jitcap.capture.control.state import State
 from jitcap.capture.kinds.base import Session, words
 from jitcap.capture.kinds.tensors import TensorShadow
@@ -141,6 +142,7 @@ class CaptureTracer(Tracer):
         self.session = session
         self._behind: tuple[Any, Where, Where] = None, NOWHERE, NOWHERE  # see `_where`
         self.constant_arrays: dict[Node, Any] = {}
+        self.constant_memory = ConstantMemory()
         self.draws: dict[int, Draws] = {}
         self._values: dict[Node, Any] = {}  # of what was asked for, and of what that is made of
         self._kept: list[Any] = []
@@ -329,8 +331,8 @@ class CaptureTracer(Tracer):
             if self.session.outside.by_real.get(id(tensor)) is not None:
                 raise Break("opaque object", "native code holds a tensor from outside")
             node = self.input(f"c{len(self.inputs)}", tensor.aval)
-            self.constant_arrays[node] = array
             memory = TracedStorage(self, node, tensor.aval)
+            self.constant_arrays[node] = self.constant_memory.lift(array, memory)
             found = self._lifted[id(array)] = Traced(tensor.aval, memory, node)
             self._kept.append(array)  # an id is only unique while the object lives
         return found

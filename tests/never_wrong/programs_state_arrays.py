@@ -184,3 +184,145 @@ def a_function_is_called_for_each_element():
         return y * 2, x + 1, y.is_set_to(x), x.is_set_to(x[:])
 
     return scene(step, nothing, observe=lambda: seen)
+
+
+@case("arrays")
+def a_tensor_of_an_array_made_inside_is_written():
+    def step(x):
+        made = np.arange(3.0, dtype=np.float32)
+        shared = eager.from_numpy(made)
+        shared += 1
+        again = eager.as_tensor(made) * x
+        return again, float(made.sum()), made.tolist(), len(made), x + eager.tensor(made)
+
+    return scene(step, nothing)
+
+
+@case("arrays")
+def a_part_of_an_array_made_inside_is_written_by_a_tensor():
+    def step(x):
+        made = np.zeros((2, 3), dtype=np.float32)
+        row = eager.from_numpy(made[1])
+        row.copy_(x)
+        total = x * 0
+        for values in made:
+            total = total + eager.from_numpy(values)
+        return total
+
+    return scene(step, nothing)
+
+
+@case("arrays")
+def an_array_made_inside_is_written_after_a_tensor_used_it():
+    def step(x):
+        made = np.ones(3, dtype=np.float32)
+        shared, copied = eager.from_numpy(made), eager.asarray(made, copy=True)
+        first = x + shared, x + copied, eager.stack([x, shared]), eager.where(shared > 0, x, 0)
+        made[:] = -1
+        np.multiply(made, 2, out=made)
+        return *first, x + shared, x + copied
+
+    return scene(step, nothing)
+
+
+@case("arrays")
+def an_index_made_inside_is_written_after_its_use():
+    def step(x):
+        places = np.array([0, 2])
+        y = x.clone()
+        y[places] = 7
+        places[0] = 1
+        return y, x[places]
+
+    return scene(step, nothing)
+
+
+@case("arrays")
+def a_buffer_made_inside_is_filled_again_and_again():
+    def step(x):
+        buffer = np.zeros(3, dtype=np.float32)
+        for i in range(3):
+            buffer[i] = i + 1
+            x = x + eager.from_numpy(buffer)
+        return x
+
+    return scene(step, nothing)
+
+
+@case("arrays")
+def the_array_of_a_constant_is_written():
+    def step(x):
+        constant = eager.tensor([1.0, 2.0, 3.0])
+        y = x + constant
+        array = constant.numpy()
+        array[0] = 9
+        return y, x + constant
+
+    return scene(step, nothing)
+
+
+@case("arrays")
+def an_array_made_inside_is_returned():
+    """Another one at each call, which is written to."""
+
+    def step(x):
+        made = np.arange(6).reshape(2, 3)
+        return x + 1, made, [made, made.T[0]], np.zeros((0, 2)), np.array(3.5)
+
+    def again(x):
+        _, made, parts, *_ = out = step(x)
+        before = made.tolist()
+        made[0, 0] = 50
+        parts[1][1] = 60
+        return before, made.tolist(), [part.tolist() for part in parts], out[3].shape
+
+    return scene(again, nothing)
+
+
+@case("arrays")
+def an_array_made_inside_is_kept():
+    kept = []
+
+    def step(x):
+        made = np.arange(3)
+        kept.append((made, made[1:]))
+        return x[made] * 2
+
+    def change():
+        kept[-1][0][1] = 9
+
+    return scene(step, change, change, observe=lambda: kept)
+
+
+@case("arrays")
+def what_shares_memory_is_returned_together():
+    kept = []
+
+    def step(x):
+        made = np.arange(3.0)
+        shared, unused = eager.from_numpy(made), eager.from_numpy(made)
+        constant = eager.tensor([1, 2, 3])
+        kept[:] = [made, shared, unused, constant, constant.numpy()]
+        return x + shared
+
+    def change():
+        kept[0][0] = 5
+        kept[2][1] = 6
+        kept[4][2] = 7
+
+    return scene(step, change, change, observe=lambda: kept)
+
+
+@case("arrays")
+def an_array_lives_over_a_split():
+    def step(x):
+        order = np.arange(3)
+        part = order[1:]
+        y = x[part] * 2
+        if float(y.sum()) > 0:
+            order[0] = 2
+            return y, x[order], part.tolist()
+        part[0] = 0
+        return y, x[order], part.tolist()
+
+    return scene(step, nothing)

@@ -541,14 +541,40 @@ class MadeArrayKind(NativeKind):
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         return ARRAY.load(s, real, origin)
 
+    def settle(self, s: Session, value: Any, depth: int) -> None:
+        s.tracer.constant_memory.used(value)
+
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        self.settle(s, owner, 0)
         return s.foreign(owner, fn, args, kwargs)
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        """Another array with the same values at each call, a part of one as a part of that."""
+        base = value.base
+        while type(base) is np.ndarray and base.base is not None:
+            base = base.base
+        known = value.dtype in _KNOWN and (base is None or type(base) is np.ndarray)
+        if not known or not value.flags.writeable or type(value) is not np.ndarray:
+            return super().rebuild(make, value)
+        if base is not None:
+            start = value.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+            where = value.shape, value.dtype.str, start, value.strides
+            return make.let(f"{make.names.bind(_part)}({make.expr(base)}, *{where!r})")
+        if value.size > _LARGEST or not value.flags.c_contiguous:
+            return super().rebuild(make, value)
+        make.session.tracer.constant_memory.leaves(value)
+        return make.let(f"{make.names.bind(value.copy())}.copy()")
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         raise Break("numpy", "text of an array, which settings decide")
 
 
 ARRAY: Final = KINDS[OutsideArray]
+_LARGEST: Final = 1 << 16  # elements of an array whose values are part of the program
+
+
+def _part(base: Any, shape: Any, dtype: str, start: int, strides: Any) -> Any:
+    return np.ndarray(shape, dtype, base, start, strides)
 
 
 def _is_as_it_came(s: Session, array: Any) -> bool:
