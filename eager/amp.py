@@ -40,6 +40,10 @@ class autocast:
         enabled: bool = True,
         cache_enabled: bool | None = None,
     ) -> None:
+        if device_type not in ("cpu", "cuda"):
+            raise RuntimeError(
+                f"autocast: expected device type 'cpu' or 'cuda', got {device_type!r}"
+            )
         self.device = device_type
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         if enabled and self.fast_dtype not in (dt.bfloat16, dt.float16):

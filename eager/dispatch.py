@@ -103,6 +103,8 @@ def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
                     return _apply_batched(op, operands, attrs)
         elif type(x) not in _NUMBERS:
             return apply(op, *(_checked(op, y) for y in operands), **attrs)
+        elif len(operands) == 1 and op.kind == "pointwise":
+            raise TypeError(f"{op.name}(): argument 'input' must be Tensor, not {type(x).__name__}")
         arrays.append(x)
     if tracer is not None:
         results = _trace(tracer, op, operands, attrs)

@@ -119,6 +119,9 @@ def promote_types(a: DType, b: DType) -> DType:
     Python number."""
     if a is b:
         return a
+    for x in (a, b):
+        if not isinstance(x, DType):
+            raise TypeError(f"promote_types(): must be torch.dtype, not {type(x).__name__}")
     if a.category != b.category:
         low, high = (a, b) if a.category < b.category else (b, a)
         if high is complex64 and low is float64:

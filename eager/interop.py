@@ -196,9 +196,8 @@ def from_numpy(ndarray: Any) -> Tensor:
     if any(step < 0 for step in ndarray.strides):
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative "
-            "strides "
-            "are not supported. (You can work around this by making a copy of your array with "
-            "array.copy().)"
+            "strides are not supported. (You can work around this by making a copy of your array "
+            "with array.copy().)"
         )
     return wrap(ndarray.view(np.ndarray))
 
@@ -403,6 +402,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 def fill_(self: Tensor, value: Any) -> Tensor:
     """`value` everywhere in this tensor."""
     if isinstance(value, Tensor):
+        if value.ndim:
+            raise RuntimeError(f"fill_ only supports 0-dimension values, got {list(value.shape)}")
         return copy_(self, value)
     return write_(self, Tensor._full(value, Aval((), self.dtype, self.aval.device)))
 

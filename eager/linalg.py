@@ -370,6 +370,11 @@ def norm(
     two = (dim is None and A.ndim == 2) or (isinstance(dim, tuple | list) and len(dim) == 2)
     if ord is None:
         return vector_norm(A, 2, dim, keepdim, dtype=dtype)
+    if dim is None and A.ndim not in (1, 2):
+        raise RuntimeError(
+            "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D, got "
+            f"{A.ndim}D"
+        )
     if two:
         return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
     return vector_norm(A, ord, dim, keepdim, dtype=dtype)

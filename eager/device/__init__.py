@@ -61,6 +61,8 @@ class device:
         kind, _, number = str(type).partition(":")
         if kind not in ("cpu", "cuda", "meta"):
             raise RuntimeError(f"unknown device {type!r}: expected 'cpu', 'cuda' or 'cuda:<index>'")
+        if index is not None and index < 0:
+            raise RuntimeError(f"Device index must not be negative, got {index}")
         self.type = kind
         self.index = int(number) if number else index
 

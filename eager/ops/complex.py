@@ -233,7 +233,12 @@ def angle(input: Tensor) -> Tensor:
 @public(method=False, samples=lambda: [s.call(s.values((3,), 0.5, 2), s.values((3,), seed=1))])
 @needs_tensors("both")
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
-    """abs * exp(i angle)."""
+    """abs * exp(i angle). RuntimeError for other dtypes than floats, which must be equal."""
+    if abs.dtype is not angle.dtype or not abs.dtype.is_floating_point:
+        raise RuntimeError(
+            "polar(): Expected both inputs to be Half, Float or Double tensors of one type but got "
+            f"{abs.dtype} and {angle.dtype}"
+        )
     return make_complex(abs * angle.cos(), abs * angle.sin())
 
 

@@ -193,6 +193,8 @@ def norm(
         raise RuntimeError(f"norm: expected a floating point or complex tensor, got {x.dtype}")
     if p == "nuc":
         return _nuclear(x, dim, keepdim)
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"norm: order {p!r} is not supported: 'fro', 'nuc' or a number")
     dims = norm_dims(dim, x.ndim, "norm")
     if x.dtype.compute is not x.dtype:  # 16-bit floats would overflow inside
         return _vector_norm(x.to(x.dtype.compute), p, dims, keepdim).to(x.dtype)

@@ -86,6 +86,9 @@ def _conv(
     stride, dilation = per_dim(stride, n), per_dim(dilation, n)
     if min(dilation) < 1:
         raise RuntimeError("dilation should be greater than zero")
+    if min(weight.shape[2:]) < 1:
+        size = list(weight.shape[2:])
+        raise RuntimeError(f"kernel size should be greater than zero, but got {size}")
     x, padding = _padding(padding, x, weight, stride, dilation)
     out = apply(CONV, x, weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
     return _with_bias(out, bias, single)

@@ -210,6 +210,9 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last: bool) -> tuple[in
     if offsets is None:
         raise ValueError("offsets has to be a 1D Tensor but got None")
     starts = offsets[:-1] if include_last else offsets
+    if starts.shape[0]:
+        first = "offsets[0] has to be 0: the first bag starts at position 0"
+        must_hold(starts[0] == 0, first)
     places = iota(input.shape[0], like=input)
     return starts.shape[0], (places.unsqueeze(1) >= starts.unsqueeze(0)).long().sum(1) - 1
 

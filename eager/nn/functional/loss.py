@@ -46,6 +46,10 @@ def _class_dim(name: str, input: Tensor, target: Tensor) -> int:
             f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
             f"({target.shape[0]})."
         )
+    if input.ndim == 1 and target.ndim == 1 and target.shape[0] != 1:
+        raise ValueError(
+            f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}"
+        )
     if tuple(target.shape) != expected:
         raise RuntimeError(
             f"{name}: Expected target size {list(expected)}, got {list(target.shape)} for an "
@@ -411,7 +415,7 @@ def smooth_l1_loss(
     """0.5 d^2 / beta for |d| < beta, |d| - 0.5 beta beyond, with d = x - t."""
     reduction = legacy_reduction(size_average, reduce, reduction)
     if beta < 0:
-        raise ValueError("smooth_l1_loss does not support negative values for beta.")
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     difference = _difference(input, target)
     size = difference.abs()
     if beta == 0:

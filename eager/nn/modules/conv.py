@@ -39,7 +39,7 @@ class _ConvNd(Module):
         dtype: Any,
     ) -> None:
         super().__init__()
-        _check(in_channels, out_channels, groups, padding_mode)
+        _check(in_channels, out_channels, groups, padding_mode, padding)
         n = self.n
         self.in_channels = in_channels
         self.out_channels = out_channels
@@ -100,7 +100,9 @@ class _ConvNd(Module):
         )
 
 
-def _check(in_channels: int, out_channels: int, groups: int, padding_mode: str) -> None:
+def _check(
+    in_channels: int, out_channels: int, groups: int, padding_mode: str, padding: Any
+) -> None:
     if groups <= 0:
         raise ValueError("groups must be a positive integer")
     if in_channels % groups:
@@ -109,6 +111,8 @@ def _check(in_channels: int, out_channels: int, groups: int, padding_mode: str) 
         raise ValueError("out_channels must be divisible by groups")
     if padding_mode not in _MODES:
         raise ValueError(f"padding_mode must be one of {set(_MODES)}, but got {padding_mode!r}")
+    if isinstance(padding, str) and padding not in ("same", "valid"):
+        raise ValueError(f"Invalid padding string {padding!r}, should be one of 'same', 'valid'")
 
 
 class _Conv(_ConvNd):

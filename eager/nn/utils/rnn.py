@@ -133,6 +133,8 @@ def pad_sequence(
 ) -> Tensor:
     """Stack sequences (L_i, *) into (max L, N, *) or (N, max L, *), filling up with
     `padding_value`."""
+    if not len(sequences):
+        raise RuntimeError("received an empty list of sequences")
     longest = max(x.shape[0] for x in sequences)
     padded = []
     for x in sequences:
