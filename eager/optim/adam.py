@@ -145,7 +145,9 @@ class Adamax(Optimizer):
         capturable: bool = False,
     ) -> None:
         check("learning rate", lr, lr >= 0)
+        check("epsilon value", eps, eps >= 0)
         check_betas(betas)
+        check("weight_decay value", weight_decay, weight_decay >= 0)
         super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
@@ -191,7 +193,10 @@ class NAdam(Optimizer):
         differentiable: bool = False,
     ) -> None:
         check("learning rate", lr, lr >= 0)
+        check("epsilon value", eps, eps >= 0)
         check_betas(betas)
+        check("weight_decay value", weight_decay, weight_decay >= 0)
+        check("momentum_decay value", momentum_decay, momentum_decay >= 0)
         super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
@@ -248,7 +253,9 @@ class RAdam(Optimizer):
         differentiable: bool = False,
     ) -> None:
         check("learning rate", lr, lr >= 0)
+        check("epsilon value", eps, eps >= 0)
         check_betas(betas)
+        check("weight_decay value", weight_decay, weight_decay >= 0)
         super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
