@@ -1,6 +1,7 @@
 """Descriptors, properties, slots, and the look-up of attributes."""
 
 import dataclasses
+import functools
 
 from .harness import case
 from .scene import nothing, scene
@@ -399,3 +400,75 @@ def a_slot_that_a_subclass_has_again():
         del held.b
 
     return scene(step, change, nothing, observe=lambda: held)
+
+
+@case("descriptors")
+def a_cached_property_itself_has_attributes():
+    class Layer:
+        @functools.cached_property
+        def scale(self):
+            return 2
+
+    def step(x):
+        Layer.scale.mark = getattr(Layer.scale, "mark", 0) + 1
+        return x * Layer().scale, Layer.scale.mark, Layer.scale.attrname
+
+    return scene(
+        step,
+        nothing,
+        lambda: setattr(Layer.scale, "mark", 7),
+        lambda: setattr(Layer.scale, "func", lambda self: 5),
+        observe=lambda: Layer.scale.mark,
+    )
+
+
+@case("descriptors")
+def the_functions_in_descriptors_have_attributes():
+    class Layer:
+        @staticmethod
+        def plus():
+            pass
+
+        @classmethod
+        def made(cls):
+            pass
+
+        @property
+        def scale(self):
+            pass
+
+    def change():
+        Layer.plus.mark, Layer.made.__func__.mark, Layer.scale.fget.mark = 5, 6, 7
+
+    def step(x):
+        Layer.plus.mark = getattr(Layer.plus, "mark", 0) + 1
+        return (
+            x * Layer.plus.mark,
+            getattr(Layer().made, "mark", 0),
+            hasattr(Layer.scale.fget, "mark"),
+        )
+
+    return scene(step, nothing, change, observe=lambda: Layer.plus.mark)
+
+
+@case("descriptors")
+def static_and_class_methods_hold_objects():
+    class Counter:
+        def __init__(self):
+            self.count = 0
+
+        def __call__(self, *given):
+            self.count += 1
+            return self.count
+
+    class Layer:
+        plus = staticmethod(Counter())
+        made = classmethod(Counter())
+        appended = staticmethod(functools.partial(lambda held: (held.append(1), len(held))[1], []))
+        held = staticmethod([0])
+
+    def step(x):
+        Layer.held.append(1)
+        return x * Layer.plus(), Layer.made(), Layer().made(), Layer.appended(), len(Layer.held)
+
+    return scene(step, nothing, lambda: setattr(Layer.plus, "count", 10))

@@ -50,6 +50,7 @@ DESCRIPTORS: Final[tuple[Any, ...]] = (
     types.GetSetDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, types.BuiltinFunctionType,
 )  # fmt: skip
+_AROUND: Final = (staticmethod, classmethod, property, functools.cached_property)
 _OF_TYPE: Final = {  # what a class has of its metaclass, whatever it holds itself
     n for n, v in vars(type).items()
     if isinstance(v, types.GetSetDescriptorType | MemberDescriptorType)
@@ -150,6 +151,8 @@ def guarded_raw(s: Session, owner: type, name: str) -> Any:
 def _load_member(s: Session, owner: type, name: str, raw: Any) -> Any:
     guarded_mro(s, owner)
     table, library = s.namespaces[id(owner)], is_library_class(owner)
+    if isinstance(raw, _AROUND):
+        s.outside.begin(raw, Item(table, name))  # what it holds, and is given, is read from there
     if isinstance(raw, FunctionType):
         s.outside.fixed[id(raw)] = raw
         if not library:
@@ -190,7 +193,7 @@ def bind(s: Session, raw: Any, obj: Any, cls: type) -> Any:
     if (getter := own_getter(s, raw)) is not None:
         return s.call(getter, (raw, obj, cls), {})
     if isinstance(raw, staticmethod):
-        return raw.__func__
+        return _held(s, raw)
     if isinstance(raw, classmethod):
         return _of_class(s, raw, cls)
     if isinstance(raw, property) and obj is not None:
@@ -213,9 +216,23 @@ def special_of(raw: Any, name: str) -> FunctionType | None:
     return None
 
 
+def _held(s: Session, raw: Any) -> Any:
+    """What a static or a class method is made of, which may have a state of its own."""
+    origin, fn = s.outside.origin_of(raw), raw.__func__
+    if origin is None:  # it was made inside, or is a builtin class's
+        return fn
+    if type(fn) is FunctionType:
+        s.outside.fixed[id(fn)] = fn
+        return fn
+    place = Attribute(origin, "__func__")
+    if isinstance(fn, _AROUND):
+        return fn if s.outside.shadow(fn) is not None else s.outside.begin(fn, place)
+    return s.outside.load(fn, place)
+
+
 def _of_class(s: Session, raw: Any, cls: type) -> Any:
     """What a class method becomes; up to Python 3.12 a descriptor in it (a property) is asked."""
-    fn = raw.__func__
+    fn = _held(s, raw)
     if sys.version_info < (3, 13) and hasattr(type(fn), "__get__"):
         return bind(s, fn, cls, cls)
     if not callable(fn):

@@ -29,7 +29,7 @@ from eager.compiler import NO_CAPTURE
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import HANDLERS, Args, Kwargs, Session, kind_of, of
+from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, Session, kind_of, of
 from jitcap.capture.kinds.cells import closure_cell
 from jitcap.capture.kinds.constants import (
     GENERATORS,
@@ -42,7 +42,7 @@ from jitcap.capture.kinds.constants import (
 from jitcap.capture.kinds.lent import Reentry
 from jitcap.capture.kinds.mappings import touch
 from jitcap.capture.kinds.modules import globals_of
-from jitcap.capture.kinds.objects import ObjectKind, fields_of
+from jitcap.capture.kinds.objects import ObjectKind, fields_of, own_field
 from jitcap.capture.kinds.text import promise
 from jitcap.capture.native import (
     HOST_MODULES,
@@ -122,8 +122,7 @@ class FunctionKind(NativeKind):
             return getattr(obj, name)
         if name == "__closure__":
             return _closure(s, obj)
-        fields = fields_of(s, obj)
-        assert fields is not None
+        fields = _fields(s, obj)
         if name == "__dict__":
             return fields
         if name in _PARTS:
@@ -142,7 +141,7 @@ class FunctionKind(NativeKind):
         elif hasattr(FunctionType, name):
             raise Break("effect", f"{obj.__qualname__}.{name} = ... changes a function")
         else:
-            s.setitem(fields_of(s, obj), name, value)
+            s.setitem(_fields(s, obj), name, value)
 
     def delattr(self, s: Session, obj: Any, name: str) -> None:
         raise Break("effect", f"attribute {name!r} of a function is deleted")
@@ -163,6 +162,16 @@ class FunctionKind(NativeKind):
                 raise Break("unknown call", f"np.{fn.__name__}() is called")
             return s.pure(fn, args, kwargs)
         return s.interpret(fn, args, kwargs)
+
+
+def _fields(s: Session, fn: FunctionType) -> dict[str, Any]:
+    """The attributes of a function that the program did not make. One that has no origin hangs on
+    an object that is fixed."""
+    if s.outside.shadow(fn) is None:
+        s.outside.fixed[id(fn)] = fn
+    fields = fields_of(s, fn)
+    assert fields is not None
+    return fields
 
 
 def _importable(fn: FunctionType) -> bool:
@@ -306,7 +315,7 @@ class UnboundKind(StaticKind):
         return kind_of(owner).invoke(s, owner, bound, args[1:], kwargs)
 
 
-_FUNCTIONS: Final = ("fget", "fset", "fdel", "func")  # of a property, of a cached one
+_FUNCTIONS: Final = ("fget", "fset", "fdel")
 
 
 @of(property, functools.cached_property)
@@ -314,12 +323,19 @@ class PropertyKind(StaticKind):
     """`property` and `cached_property`."""
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        if isinstance(obj, functools.cached_property) and not hasattr(type(obj), name):
+            return self._field(s, obj, name)
         value = getattr(obj, name)
         made = id(obj) in s.made or id(value) in s.made
         if made or name not in _FUNCTIONS or s.outside.shadow(value) is not None:
             return value
         origin = s.outside.origin_of(obj) or Fixed(obj, type(obj).__name__)
         return s.outside.load(value, Attribute(origin, name))
+
+    def _field(self, s: Session, obj: Any, name: str) -> Any:
+        """What a cached property holds is Python's, and the program may write to it."""
+        value = own_field(s, obj, name)
+        return getattr(obj, name) if value is MISSING else value  # raises, in its words
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         found = s.native(fn, args, kwargs, stores=True)

@@ -183,7 +183,7 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
     if value is not MISSING:
         return value
     if isinstance(raw, functools.cached_property) and not derived:
-        value = s.call(raw.func, (obj,), {})
+        value = s.call(s.getattr(raw, "func"), (obj,), {})
         store_field(s, obj, name, value)
         return value
     if raw is not MISSING:
