@@ -23,7 +23,7 @@ from jitcap.capture.kinds.classes import class_raw
 from jitcap.capture.kinds.constants import refuse_own_text
 from jitcap.capture.kinds.lent import asked, is_value, stand_in
 from jitcap.capture.kinds.tensors import OutsideArray
-from jitcap.capture.kinds.text import Deferred, between, joined, mentions_runtime, promise
+from jitcap.capture.kinds.text import Deferred, between, joined, made_now, mentions_runtime, promise
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, NAMES, REFLECTED, UNARY
 from jitcap.guards import Same
 
@@ -132,8 +132,10 @@ def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any)
     if plain in _COMPARISONS or type(a) in _SETS:
         s.tells_apart((a, b), equals=True)
     if s.lends(a) or s.lends(b, text=isinstance(a, str)):
-        return s.natively(plain, (a, b), text=isinstance(a, str))
-    return _numbers_or_values(s, plain, a, b)
+        found = s.natively(plain, (a, b), text=isinstance(a, str))
+    else:
+        found = _numbers_or_values(s, plain, a, b)
+    return made_now(s, found) if plain is operator.mod else found
 
 
 def _numbers_or_values(s: Session, plain: Callable[..., Any], *values: Any) -> Any:

@@ -301,7 +301,7 @@ class Session(base.Session):
             if type(fn) in (type, BuiltinFunctionType) and fn not in _KEEPS:
                 given = tuple(_looked_at(self, a) for a in given)
             if any(map(_may_lend, (*given, *named.values()))):
-                text = fn is ascii or isinstance(getattr(fn, "__self__", None), str)
+                text = isinstance(getattr(fn, "__self__", None), str)
                 return lent.natively(self, fn, given, named, text=text)
         return _itself(fn(*given, **named))
 

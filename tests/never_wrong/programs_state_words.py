@@ -1,8 +1,10 @@
-"""Errors in Python's words: of attributes, of calls, of operators."""
+"""Errors in Python's words: of attributes, of calls, of operators. Addresses in texts."""
+
+import types
 
 import numpy as np
 
-from .harness import case
+from .harness import Program, case, vector
 from .scene import nothing, rows, scene
 
 
@@ -145,3 +147,42 @@ def texts_that_show_an_address():
         return x, len(set(texts)), texts[0] == object.__repr__(plain), lists
 
     return scene(step, nothing)
+
+
+_SHOWN = (
+    lambda: zip([1]),
+    lambda: enumerate([1]),
+    lambda: iter([1]),
+    lambda: [{1: map(str, [1])}],
+    lambda: filter(None, [1]),
+    object,
+    lambda: lambda: 0,
+    lambda: [].append,
+    lambda: [].__len__,
+    lambda: types.SimpleNamespace(a=object()),
+    lambda: property(len),
+    lambda: types.CellType(3),
+    lambda: ValueError(zip()),
+    lambda: _SHOWN[0],
+)
+
+
+@case("words")
+def the_address_in_a_text_is_that_of_the_object():
+    kept = []
+
+    def step(x, make):
+        made = make()
+        texts = repr(made), str(made), f"{made}", f"{made!r:>9}", "%r" % (made,), ascii(made)
+        kept.append((made, (*texts, "{}{!r}".format(made, made))))  # noqa: UP032 - the method is meant
+        return x
+
+    def shown(made):
+        return repr(made), str(made), str(made), repr(made), repr(made), repr(made)
+
+    def right():
+        pairs = [zip(shown(made), texts[:6], strict=True) for made, texts in kept]
+        return [[a in b for a, b in pair] for pair in pairs]
+
+    rows = [(vector(), make) for make in _SHOWN for _ in range(2)]
+    return Program(step, rows, right)

@@ -142,6 +142,14 @@ def _text(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     return kind_of(args[0]).text(s, fn, args, kwargs)
 
 
+@handles(ascii)
+def _ascii(s: Session, value: Any, /) -> Any:
+    text = s.call(repr, (value,), {})
+    if not isinstance(text, str):
+        return promise(s, ascii, (value,))
+    return str.encode(text, "ascii", "backslashreplace").decode("ascii")
+
+
 @handles_each(
     json.loads, re.compile, re.escape, re.findall, re.finditer, re.fullmatch, re.match, re.search,
     re.split, re.sub, re.subn,

@@ -45,7 +45,7 @@ from jitcap.capture.kinds.base import (
     of,
     parts_of,
 )
-from jitcap.capture.kinds.text import Deferred, joined, mentions_runtime, promise, text_of
+from jitcap.capture.kinds.text import Deferred, joined, made_now, mentions_runtime, promise, text_of
 from jitcap.capture.native import is_python_class, shown
 from jitcap.capture.origin import Attribute, Origin
 from jitcap.capture.outside import Shadow
@@ -61,6 +61,7 @@ _TAKES_ITERABLES: Final = frozenset(
 )
 
 
+_SHOWING: Final = frozenset({"__repr__", "__str__", "__format__", "format", "format_map"})
 _RUNS_THROUGH: Final = (
     list, tuple, dict, set, frozenset, collections.deque, str, bytes, bytearray, array.array,
 )  # fmt: skip
@@ -172,14 +173,15 @@ class NativeKind(Kind):
                 pairs = arg if listed and isinstance(owner, dict) else ()
                 if fn.__name__ in _TAKES_ITERABLES and any(runs_python(s, p) for p in pairs):
                     raise Break("opaque object", f"{fn.__name__}() takes an instance for a pair")
-        return s.native(fn, args, kwargs)
+        found = s.native(fn, args, kwargs)
+        return made_now(s, found) if fn.__name__ in _SHOWING else found
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         self.settle(s, args[0], 0)
         if s.lends(args[0], text=True):
             if mentions_runtime(args):
                 refuse_own_text(s, args)
-            return s.natively(fn, args, kwargs, text=True)
+            return made_now(s, s.natively(fn, args, kwargs, text=True))
         return text_of(s, fn, args, kwargs)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -257,7 +258,20 @@ def text_of(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         raise
     if len(text) > sys.int_info.str_digits_check_threshold:
         _guard_digits(s)
+    return made_now(s, text)
+
+
+def made_now(s: Session, text: Any) -> Any:
+    """What native code made of values of this capture. An address in it is that of an object which
+    each call makes anew, or of one that stands for the program's, unless that is fixed."""
+    if type(text) is str and " at 0x" in text:
+        if any(int(place, 16) not in s.outside.fixed for place in _PLACE.findall(text)):
+            raise Break("data dependent", "the address of an object is shown")
+        s.bound_to = "an address in a text"
     return text
+
+
+_PLACE: Final = re.compile(r" at 0x([0-9a-fA-F]+)")
 
 
 def _guard_digits(s: Session) -> None:
