@@ -1,9 +1,11 @@
-"""Subtypes of numbers and strings, taken for their base."""
+"""Subtypes of numbers, strings and containers, taken for their base."""
 
+import collections
 import datetime
 import enum
 import math
 import re
+import types
 
 import numpy as np
 
@@ -389,3 +391,89 @@ def dates_and_spans():
         (x, zoned, hour),
         (x, datetime.datetime(2023, 2, 28), hour),
     )
+
+
+class Plain:
+    def __init__(self, scale):
+        self.scale = scale
+
+    def __repr__(self):
+        return f"Plain({self.scale})"
+
+    def __eq__(self, other):
+        return self.scale == other.scale
+
+    __hash__ = None
+
+
+class Shown(types.SimpleNamespace):
+    def __repr__(self):
+        return f"Shown({self.scale})"
+
+
+class Listed(list):
+    pass
+
+
+class Named(dict):
+    pass
+
+
+class Paired(tuple):  # noqa: SLOT001
+    pass
+
+
+class Queued(collections.deque):
+    pass
+
+
+def _holders(scale):
+    plain = Plain(scale)
+    return [
+        types.SimpleNamespace(a=scale, b=[scale], c=types.SimpleNamespace(d=plain)),
+        Listed([scale, [scale]]),
+        Listed([plain]),
+        Named(a=[scale]),
+        Named(a=plain),
+        Paired([scale, [plain]]),
+        Queued([scale, [scale]]),
+    ]
+
+
+@case("subtypes")
+def all_that_is_held_is_shown():
+    def step(x, held):
+        texts = repr(held), str(held), f"{held}", "%s" % (held,), ascii(held)
+        return x, texts, repr([held]), f"{(held, 1)}", str({1: held}), str(ValueError(held))
+
+    x = eager.tensor([1.0])
+    return rows(step, *((x, held) for scale in (1, 2, 1) for held in _holders(scale)))
+
+
+@case("subtypes")
+def all_that_is_held_is_compared():
+    def step(x, held, other):
+        found = held == other, held in [other], [other].count(held), [other] != [held]
+        spaced = types.SimpleNamespace(a=held) == types.SimpleNamespace(a=other)
+        return (
+            x,
+            found,
+            [held] in [[other]],
+            (held, 1) in ((other, 1),),
+            {1: held} == {1: other},
+            spaced,
+        )
+
+    x = eager.tensor([1.0])
+    pairs = [pair for scale in (1, 2, 1) for pair in zip(_holders(1), _holders(scale), strict=True)]
+    return rows(step, *((x, *pair) for pair in pairs))
+
+
+@case("subtypes")
+def a_namespace_that_shows_itself_is_compared_by_what_it_holds():
+    def step(x, scale):
+        made = Shown(scale=scale)
+        return x, made == Shown(scale=3), [made] == [Shown(scale=3)], repr([made]), f"{made}"
+
+    x = eager.tensor([1.0])
+    return rows(step, (x, 3), (x, 4))

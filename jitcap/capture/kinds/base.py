@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import functools
 import operator
+import types
 from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
@@ -346,7 +347,7 @@ def hashes_identity(value: Any) -> bool:
 
 
 _HOLDING: Final[tuple[Any, ...]] = (
-    dict, slice, tuple, list, collections.deque, set, frozenset,
+    dict, slice, tuple, list, collections.deque, set, frozenset, types.SimpleNamespace,
 )  # fmt: skip
 
 
@@ -357,16 +358,16 @@ def _container(cls: Any) -> Any:
 
 
 def parts_of(value: Any) -> Iterable[Any]:
-    """What a builtin container or a slice holds, whatever a subclass overrides; of other values
-    nothing."""
-    cls: Any = type(value)
-    base = _container(cls)
+    """What a builtin container, a slice or a namespace holds, whatever a subclass overrides."""
+    base = _container(type(value))
     if base is None:
         return ()
     if base is dict:
         return dict.values(value)
     if base is slice:
         return value.start, value.stop, value.step
+    if base is types.SimpleNamespace:
+        return list(object.__getattribute__(value, "__dict__").values())
     parts: Iterable[Any] = base.__iter__(value)
     return parts
 

@@ -118,6 +118,8 @@ class NativeKind(Kind):
         if type(obj) is _VALUES_VIEW or hasattr(type(obj), "__next__"):
             found = s.iter(obj)
             return any(s.same(v, item) or s.truth(s.compare("==", v, item)) for v in found)
+        if kind_of(item).contains_values:
+            s.settle(item)
         s.tells_apart((obj, item), equals=True)
         return s.natively(operator.contains, (obj, item))
 

@@ -13,6 +13,7 @@ import datetime as dt
 import functools
 import operator
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, Final
 
 from eager.op import Op
@@ -171,7 +172,7 @@ def lends(s: Session, value: Any, text: bool = False, depth: int = 0) -> bool:
     if text and kind.python and is_method(cls, "__repr__", object):  # which shows its address
         return True
     if kind.python and (names := asked(s, cls)):
-        if not is_value(cls):
+        if _stood_in(s, cls, text):
             return True
         names -= _OPERATORS | _UNASKED | (frozenset() if text else _TEXT)
         if own := sorted(name for name in names if is_own(s, value, name)):
@@ -186,7 +187,17 @@ def lend(s: Session, value: Any, text: bool = False) -> Any:
     if not lends(s, value, text):
         return value
     cls = type(value)
-    return _mirror(s, value, cls, text) if is_value(cls) or cls is slice else stand_in(s, value)
+    if cls is not slice and _stood_in(s, cls, text):
+        return stand_in(s, value)
+    return _mirror(s, value, cls, text)
+
+
+def _stood_in(s: Session, cls: type, text: bool) -> bool:
+    """Whether an instance that native code asks is lent as a stand-in: C compares no stand-ins."""
+    if issubclass(cls, SimpleNamespace):
+        names = asked(s, cls)
+        return "__eq__" in names or (text and "__repr__" in names)
+    return not is_value(cls)
 
 
 def stand_in(s: Session, value: Any) -> Any:
@@ -218,6 +229,9 @@ def _mirror(s: Session, value: Any, cls: type, text: bool) -> Any:
         for i, part in enumerate(value):
             mirror[i] = lend(s, part, text)
         return mirror
+    elif cls is SimpleNamespace:
+        mirror = SimpleNamespace()
+        mirror.__dict__.update({k: lend(s, v, text) for k, v in value.__dict__.items()})
     else:
         raise Break("opaque object", f"a {cls.__qualname__} of instances is looked into")
     s.mirrors.append((value, mirror, held))

@@ -40,7 +40,7 @@ from jitcap.capture.kinds.classes import (
 from jitcap.capture.kinds.constants import OPAQUE, FixedKind
 from jitcap.capture.kinds.iterators import by_index
 from jitcap.capture.kinds.mappings import DictShadow, touch
-from jitcap.capture.kinds.sequences import ListShadow, guard_limit
+from jitcap.capture.kinds.sequences import ContainerKind, ListShadow, guard_limit
 from jitcap.capture.native import is_native, is_native_class, is_python_class, is_slot, shown
 from jitcap.capture.origin import Attribute, DictOf, Fixed, IsUnset, Origin, Slot, is_unset
 from jitcap.capture.outside import Shadow
@@ -272,6 +272,7 @@ class ObjectKind(MutableKind):
 
     def __init__(self, base: Kind) -> None:
         self.base = base
+        self.contains_values = base.contains_values
 
     # the road
 
@@ -472,6 +473,10 @@ class PlainKind(FixedKind, MutableKind):
         if s.special(obj, "__getitem__") is not None:
             return by_index(s, obj)
         return iter(obj)
+
+
+class NamespaceKind(ContainerKind, PlainKind):
+    """What instances inherit from `SimpleNamespace`: C compares and shows all that they hold."""
 
 
 _ASKS: Final[dict[str, Callable[[Any], Any]]] = {

@@ -21,7 +21,7 @@ from jitcap.capture.kinds.constants import MADE, OPAQUE, ExceptionKind, FileKind
 from jitcap.capture.kinds.functions import CustomKind, EnumKind, HostKind, JittedKind, LoaderKind
 from jitcap.capture.kinds.iterators import IteratorKind
 from jitcap.capture.kinds.lent import Lent
-from jitcap.capture.kinds.objects import ObjectKind
+from jitcap.capture.kinds.objects import NamespaceKind, ObjectKind
 from jitcap.capture.kinds.tensors import TensorKind
 from jitcap.capture.native import HOST_MODULES, answers_for_itself, is_python_class
 
@@ -44,6 +44,9 @@ _FOREIGN: Final[tuple[tuple[Any, Kind], ...]] = (
 )
 
 
+NAMESPACE: Final = NamespaceKind()
+
+
 def _told_apart_by_the_program(cls: type) -> Kind | None:
     """Classes that a metaclass of the program hashes or compares, and their instances: tables of
     capture would run it."""
@@ -61,7 +64,7 @@ def _python(cls: type) -> Kind | None:
     if not is_python_class(cls) or (top == "numpy" and not issubclass(cls, tuple | enum.Enum)):
         return None
     builtin = next((b for b in cls.__mro__ if not is_python_class(b)), object)
-    base = kind_of_class(builtin)
+    base = NAMESPACE if issubclass(cls, types.SimpleNamespace) else kind_of_class(builtin)
     if issubclass(cls, enum.Enum):
         return EnumKind(base)
     if (cls.__module__, cls.__name__) == ("jitcap.api", "Jitted"):

@@ -56,7 +56,7 @@ class ContainerKind(NativeKind):
     def settle_parts(self, s: Session, value: Any, depth: int = 0) -> None:
         for part in parts_of(value):
             kind = kind_of(part)
-            if isinstance(kind, ContainerKind):
+            if kind.contains_values:
                 kind.settle(s, part, depth + 1)
 
 
@@ -76,6 +76,8 @@ class SequenceKind(ContainerKind):
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
         self.settle(s, obj, 0)
+        if kind_of(item).contains_values:
+            s.settle(item)
         if s.lends(obj) or s.lends(item):
             return s.natively(operator.contains, (obj, item))
         if kind_of(item).python:  # told apart by identity

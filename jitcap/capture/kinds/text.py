@@ -242,8 +242,6 @@ def mentions_runtime(value: Any, depth: int = 0) -> bool:
         return False
     if isinstance(value, BaseException):
         value = value.args
-    if type(value) is SimpleNamespace:
-        value = vars(value)
     return any(mentions_runtime(v, depth + 1) for v in parts_of(value))
 
 
