@@ -24,6 +24,7 @@ from jitcap.capture.kinds.constants import refuse_own_text
 from jitcap.capture.kinds.lent import asked, is_value, stand_in
 from jitcap.capture.kinds.tensors import OutsideArray
 from jitcap.capture.kinds.text import Deferred, between, joined, made_now, mentions_runtime, promise
+from jitcap.capture.native import is_python_class
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, NAMES, REFLECTED, UNARY
 from jitcap.guards import Same
 
@@ -71,8 +72,16 @@ def _of_instances(s: Session, plain: Callable[..., Any], *operands: Any) -> Any:
         kind_of(value).see(s, value, "an operand")
         s.settle(value)
         python = kind_of(value).python and asked(s, type(value))
+        if python and _is_of_c(type(value)):
+            raise Break("opaque object", f"an operand that is a {type(value).__qualname__}")
         given.append(stand_in(s, value) if python else value)
     return s.natively(plain, tuple(given))
+
+
+def _is_of_c(cls: type) -> bool:
+    """Whether C's own methods see instances of a class as those of a type of C, as no stand-in."""
+    base = next(base for base in cls.__mro__ if not is_python_class(base))
+    return base is not object and not issubclass(base, BaseException)
 
 
 def _of_values(s: Session, name: str, a: Any, b: Any, *, inplace: bool) -> Any:

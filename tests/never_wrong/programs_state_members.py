@@ -2,8 +2,9 @@
 
 import abc
 import builtins
-import collections
+import collections.abc
 import sys
+import types
 import typing
 
 import numpy as np
@@ -13,7 +14,7 @@ from eager import nn
 from eager.nn import functional as F
 
 from .harness import case
-from .scene import module, nothing, scene
+from .scene import module, nothing, rows, scene
 
 
 @case("members")
@@ -297,3 +298,125 @@ def the_attributes_of_numbers_and_texts_are_written_inside():
         return x * n * n.tag, name.tag, {n: 1}[3], name + "d", [name].index("abc")
 
     return scene(step, nothing, lambda: setattr(n, "tag", 10), observe=lambda: (n.tag, name.tag))
+
+
+class Meta(type):
+    @property
+    def missing(cls):
+        raise AttributeError("not here")
+
+    def __getattr__(cls, name):
+        return f"{name} of the metaclass"
+
+
+class Layer(metaclass=Meta):
+    __slots__ = ("__held__", "__private")
+
+    def __init__(self):
+        self.__held__, self.__private = [1], 2
+
+    def private(self):
+        return self.__private
+
+
+def _named():
+    pass
+
+
+def _said(ask):
+    try:
+        return ask()
+    except (AttributeError, TypeError, ValueError) as error:
+        return type(error), str(error)
+
+
+_KINDS = (Layer, _named, Layer().private, [1], {1: 2}, "a", None, len, [].append, slice(1), (1,),
+          list[int], types.CellType(1), types.SimpleNamespace(q=1), property(len), Layer())  # fmt: skip
+
+
+@case("members")
+def what_object_says_of_attributes_of_everything():
+    def step(x, it):
+        found = [
+            _said(lambda name=name: ask(it, name))
+            for name in ("__class__", "__bases__", "__dict__", "nope", "q")
+            for ask in (object.__getattribute__, type(it).__getattribute__, getattr)
+        ]
+        found.append(_said(lambda: object.__setattr__(it, "x9", 3)))
+        found.append(_said(lambda: it.x9))
+        found.append(_said(lambda: object.__delattr__(it, "x9")))
+        found.append(_said(lambda: object.__setattr__(it, "x9")))
+        return x, [each if type(each) is tuple else type(each) for each in found]
+
+    return rows(step, *((1, it) for it in _KINDS for _ in range(2)))
+
+
+@case("members")
+def methods_that_are_given_their_object():
+    def step(x, it):
+        asked = (
+            lambda: object.__eq__(it, it),
+            lambda: object.__ne__(it, it),
+            lambda: (it.__eq__(it), it.__ne__(it)),
+            lambda: len(object.__repr__(it)) > 3,
+            lambda: hash(it) == hash(it),
+            lambda: hash((1, (it,))) == hash((1, (it,))),
+            lambda: type.__getattribute__(it, "__name__"),
+            lambda: list.count(it, 3),
+            lambda: object.__reduce_ex__(it, 2)[0].__name__,
+            lambda: type("Made", (it,), {}).__name__,
+            lambda: object.__repr__(),
+        )
+        return x, [_said(ask) for ask in asked]
+
+    return rows(step, *((1, it) for it in _KINDS[1:] for _ in range(2)))
+
+
+@case("members")
+def a_cell_for_an_object():
+    def step(x, it):
+        return x, it.__class__
+
+    return rows(step, (1, types.CellType(1)), (1, Layer), (1, _named), (1, types.CellType(2)))
+
+
+@case("members")
+def a_type_names_an_object():
+    def step(x, held):
+        return x, list[held], list[held].__args__[0] is held, dict[str, list[held]]
+
+    return rows(step, (1, [1]), (1, [3]))
+
+
+@case("members")
+def slots_whose_names_are_special():
+    layer = Layer()
+
+    def step(x):
+        layer.__held__.append(x)
+        made = Layer()
+        made.__held__ = (*layer.__held__, made.private())
+        kept[:] = [made]
+        return x, layer.private()
+
+    kept = []
+    return rows(
+        step, (1,), (2,), observe=lambda: (layer.__held__, kept[0].__held__, kept[0].private())
+    )
+
+
+@case("members")
+def a_metaclass_is_asked_for_what_a_descriptor_has_not():
+    def step(x):
+        return x, Layer.missing, Layer.other, getattr(Layer, "__private", 1)
+
+    return scene(step, nothing)
+
+
+@case("members")
+def operands_that_are_of_a_type_of_c():
+    def step(x):
+        kinds = typing.Callable[[int], str], collections.abc.Callable[[int], str]
+        return x, kinds[0] == kinds[1], kinds[1] == kinds[0], kinds[1] == kinds[1]
+
+    return scene(step, nothing)

@@ -105,23 +105,30 @@ def _object_getattribute(s: Session, obj: Any, name: str) -> Any:
     kind_of(obj).see(s, obj, f".{name}")
     if isinstance(obj, Tensor):
         return s.getattr(obj, name)
-    return default_get(s, obj, _exact(name))
+    if kind_of(obj).python:
+        return default_get(s, obj, _exact(name))
+    _refuse_own(obj, "__getattribute__")
+    return s.getattr(obj, _exact(name))
 
 
-@handles((object, "__setattr__"))
-def _object_setattr(s: Session, obj: Any, name: str, value: Any) -> None:
+def _refuse_own(obj: Any, name: str) -> None:
+    """What `object` says of an attribute is not what the builtin type says that has its own way."""
+    cls = kind_of(obj).type_of(obj)
+    if getattr(cls, name) is not getattr(object, name):
+        raise Break("unknown call", f"object.{name}() of a {cls.__qualname__}")
+
+
+@handles_each((object, "__setattr__"), (object, "__delattr__"))
+def _object_put(s: Session, method: Any, obj: Any, name: str, *given: Any) -> None:
     kind_of(obj).see(s, obj, f".{name}")
     if isinstance(obj, Tensor):
-        raise Break("effect", "object.__setattr__() of a tensor")
-    default_put(s, obj, _exact(name), value)
-
-
-@handles((object, "__delattr__"))
-def _object_delattr(s: Session, obj: Any, name: str) -> None:
-    kind_of(obj).see(s, obj, f".{name}")
-    if isinstance(obj, Tensor):
-        raise Break("effect", "object.__delattr__() of a tensor")
-    default_put(s, obj, _exact(name), MISSING)
+        raise Break("effect", f"object.{method[1]}() of a tensor")
+    if len(given) != (method[1] == "__setattr__"):
+        vars(object)[method[1]](object(), name, *given)  # raises, in Python's words
+    if kind_of(obj).python:
+        return default_put(s, obj, _exact(name), *given or (MISSING,))
+    _refuse_own(obj, method[1])
+    return (s.setattr if given else s.delattr)(obj, _exact(name), *given)
 
 
 @handles((object, "__getstate__"))
@@ -184,7 +191,6 @@ _WRITTEN: Final[dict[Any, Any]] = {
     **{getattr(itertools, name): getattr(polyfills, name) for name in _LAZY.split()},
     functools.reduce: polyfills.reduce, (type, "fromkeys"): polyfills.fromkeys,
     collections._count_elements: polyfills.count_elements,  # type: ignore[attr-defined]
-    (object, "__reduce_ex__"): polyfills.reduce_ex,
 }  # fmt: skip
 
 
@@ -326,6 +332,13 @@ def _filter(s: Session, fn: Any, iterable: Any) -> Lazy:
                 return value
 
     return Lazy(filter, step)
+
+
+@handles((object, "__reduce_ex__"))
+def _reduce_ex(s: Session, obj: Any, protocol: Any, /) -> Any:
+    if not kind_of(obj).python and not isinstance(obj, dict | list):
+        raise Break("unknown call", f"object.__reduce_ex__() of a {type(obj).__qualname__}")
+    return s.call(polyfills.reduce_ex, (obj, protocol), {})
 
 
 @handles(copy.copy)

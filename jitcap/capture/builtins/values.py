@@ -9,6 +9,7 @@ import json
 import math
 import operator
 import re
+from types import BuiltinFunctionType, MethodType, MethodWrapperType
 from typing import Any, Final
 
 import numpy as np
@@ -85,9 +86,15 @@ def _by_method(s: Session, fn: Any, value: Any, *rest: Any) -> Any:
         s.bound_to = "hash()"
         if hashes_identity(value):
             return identity(s, value, hash)
-        if type(value) is tuple and any(map(hashes_identity, value)):
+        if _hashes_places(value):
             raise Break("data dependent", "hash() of objects that are told apart by identity")
     return s.native(fn, tuple(map(s.known, (value, *rest))), {})
+
+
+def _hashes_places(value: Any) -> bool:
+    if type(value) in (MethodType, BuiltinFunctionType, MethodWrapperType):
+        return True
+    return type(value) is tuple and any(hashes_identity(v) or _hashes_places(v) for v in value)
 
 
 @handles_each(math.floor, math.ceil, math.trunc)

@@ -12,7 +12,7 @@ from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.origin import CellOf, Contents, FixedPart, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import ATTRIBUTE, Effect, Maker
-from jitcap.guards import Same
+from jitcap.guards import Same, TypeIs
 
 
 class CellShadow(Shadow):
@@ -102,6 +102,7 @@ class CellKind(NativeKind, MutableKind):
             return []
 
     def load(self, s: Session, real: CellType, origin: Origin) -> Any:
+        s.guard(TypeIs, origin, CellType)
         return s.outside.register(CellShadow(real, origin))
 
     def getattr(self, s: Session, obj: CellType, name: str) -> Any:

@@ -299,6 +299,15 @@ class ClassKind(StaticKind):
         return special_of(class_raw(s, meta, name) if meta is not type else None, name)
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        try:
+            return self._find(s, obj, name)
+        except AttributeError:
+            fallback = None if hasattr(type, name) else self.special(s, obj, "__getattr__")
+            if fallback is None:
+                raise
+        return s.call(fallback, (obj, name), {})
+
+    def _find(self, s: Session, obj: Any, name: str) -> Any:
         cls, meta = obj, type(obj)
         if name == "__dict__":
             if id(cls) not in s.made:
@@ -321,9 +330,8 @@ class ClassKind(StaticKind):
             return bind(s, raw, None, cls)
         if above is not MISSING:
             return bind(s, above, cls, meta)
-        fallback = None if hasattr(type, name) else self.special(s, cls, "__getattr__")
-        if fallback is not None:
-            return s.call(fallback, (cls, name), {})
+        if not hasattr(type, name) and self.special(s, cls, "__getattr__") is not None:
+            raise AttributeError(name)  # of which that is asked
         return self._of_type(s, cls, name)
 
     def _of_type(self, s: Session, cls: type, name: str) -> Any:
@@ -408,6 +416,8 @@ def refuse_class_hooks(s: Session, meta: type, bases: Any, namespace: Any) -> No
     """What of the program's `type.__new__` calls would run natively, and at capture only."""
     if type(bases) is not tuple or type(namespace) is not dict:
         raise Break("opcode", f"{meta.__qualname__} makes a class of what is no tuple and no dict")
+    if not all(issubclass(type(base), type) for base in bases):
+        return  # it raises
     refuse_hooks(s, meta, ("mro",))
     for base in bases:
         refuse_hooks(s, base, ("__init_subclass__",))

@@ -15,7 +15,7 @@ import random
 import re
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from string import Formatter
 from typing import Any, Final, NoReturn
@@ -61,6 +61,12 @@ _TAKES_ITERABLES: Final = frozenset(
 )
 
 
+_COMPARING: Final = ("__eq__", "__ne__")  # with what is given, not with what is lent
+_OF_ATTRIBUTES: Final[dict[str, Callable[..., Any]]] = {
+    "__getattribute__": Session.getattr,
+    "__setattr__": Session.setattr,
+    "__delattr__": Session.delattr,
+}
 _SHOWING: Final = frozenset({"__repr__", "__str__", "__format__", "format", "format_map"})
 _RUNS_THROUGH: Final = (
     list, tuple, dict, set, frozenset, collections.deque, str, bytes, bytearray, array.array,
@@ -149,6 +155,9 @@ class NativeKind(Kind):
         self.settle(s, owner, 0)
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        own = _OF_ATTRIBUTES.get(fn.__name__)
+        if own is not None and not kwargs:
+            return own(s, owner, *args)
         self.owned(s, owner, fn)
         if isinstance(owner, str | bytes):
             if fn.__name__ == "join" and len(args) == 1:
@@ -175,7 +184,8 @@ class NativeKind(Kind):
                 pairs = arg if listed and isinstance(owner, dict) else ()
                 if fn.__name__ in _TAKES_ITERABLES and any(runs_python(s, p) for p in pairs):
                     raise Break("opaque object", f"{fn.__name__}() takes an instance for a pair")
-        found = s.native(fn, args, kwargs)
+        stores = fn.__name__ in _COMPARING and not self.contains_values
+        found = s.native(fn, args, kwargs, stores=stores)
         return made_now(s, found) if fn.__name__ in _SHOWING else found
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -320,8 +330,7 @@ class FixedKind(NativeKind):
 
 
 @of(
-    types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType,
-    types.GenericAlias, types.UnionType, Null,
+    types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType, types.UnionType, Null,
     type(dataclasses.MISSING), type(dataclasses.KW_ONLY), type(typing.ClassVar),
     type(dataclasses._FIELD),  # type: ignore[attr-defined]
 )  # fmt: skip
@@ -331,6 +340,17 @@ class StaticKind(FixedKind):
 
     def rebuild(self, make: Maker, value: Any) -> str:
         return make.names.bind(value)
+
+
+@of(types.GenericAlias)
+class AliasKind(StaticKind):
+    """`list[int]`, which may name any object."""
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        if make.is_fixed(value) or value.__unpacked__:
+            return super().rebuild(make, value)
+        new, given = make.names.bind(types.GenericAlias), (value.__origin__, value.__args__)
+        return make.let(f"{new}({make.all(given)})")
 
 
 # ---- what cannot be looked into

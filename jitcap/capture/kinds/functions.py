@@ -58,7 +58,8 @@ from jitcap.capture.replay import Maker
 from jitcap.guards import CodeIs, Equals, Is, Length, TypeIs
 
 _PARTS: Final = frozenset(vars(FunctionType)) - {"__class__"}
-_OF_METHODS: Final = frozenset(vars(MethodType)) - {"__doc__"}
+_OF_FUNCTIONS: Final = frozenset(n for cls in FunctionType.__mro__ for n in vars(cls))
+_OF_METHODS: Final = frozenset(n for cls in MethodType.__mro__ for n in vars(cls)) - {"__doc__"}
 REPORTS: Final = frozenset(
     "debug info warning warn error critical exception log update set_postfix set_postfix_str "
     "set_description set_description_str refresh write close display".split()
@@ -128,7 +129,7 @@ class FunctionKind(NativeKind):
         if name in _PARTS:
             value = getattr(obj, name)
             return value if callable(value) else s.outside.load(value, _part(s, obj, name))
-        if hasattr(FunctionType, name):
+        if name in _OF_FUNCTIONS:
             return getattr(obj, name)
         touch(s, fields, name)
         if name not in fields:
@@ -138,7 +139,7 @@ class FunctionKind(NativeKind):
     def setattr(self, s: Session, obj: FunctionType, name: str, value: Any) -> None:
         if id(obj) in s.made:
             setattr(obj, name, value)
-        elif hasattr(FunctionType, name):
+        elif name in _OF_FUNCTIONS:
             raise Break("effect", f"{obj.__qualname__}.{name} = ... changes a function")
         else:
             s.setitem(_fields(s, obj), name, value)
@@ -298,7 +299,7 @@ class UnboundKind(StaticKind):
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         if not args:
-            raise TypeError(f"unbound method {fn.__qualname__}() needs an argument")
+            return fn(**kwargs)  # raises, in Python's words
         if fn.__objclass__ is object:
             handler = HANDLERS.get((object, fn.__name__))
             if handler is not None:
@@ -311,8 +312,17 @@ class UnboundKind(StaticKind):
             if fn.__name__ in ("__str__", "__repr__", "__format__"):
                 return promise(s, fn, args)
             owner = s.known(owner)
+        if owner is None:  # no method can be bound to it
+            return s.pure(fn, args, kwargs)
+        if not isinstance(fn, ClassMethodDescriptorType) and not _fits(owner, fn.__objclass__):
+            return fn(*args, **kwargs)  # raises, in Python's words
         bound = fn.__get__(owner, type(owner))
         return kind_of(owner).invoke(s, owner, bound, args[1:], kwargs)
+
+
+def _fits(owner: Any, cls: type) -> bool:
+    """Whether a method of `cls` takes this object, or what it stands for."""
+    return issubclass(kind_of(owner).type_of(owner), cls)
 
 
 _FUNCTIONS: Final = ("fget", "fset", "fdel")

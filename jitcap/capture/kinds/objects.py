@@ -146,7 +146,8 @@ def slots_of(cls: type) -> Iterator[tuple[str, Any]]:
     for base in cls.__mro__:
         names = vars(base).get("__slots__", ())
         for name in (names,) if isinstance(names, str) else tuple(names):
-            mangled = f"_{base.__name__.lstrip('_')}{name}" if name.startswith("__") else name
+            private = name.startswith("__") and not name.endswith("__")
+            mangled = f"_{base.__name__.lstrip('_')}{name}" if private else name
             descriptor = vars(base).get(mangled)
             if descriptor is None or name in ("__dict__", "__weakref__") or mangled in seen:
                 continue
