@@ -420,3 +420,22 @@ def operands_that_are_of_a_type_of_c():
         return x, kinds[0] == kinds[1], kinds[1] == kinds[0], kinds[1] == kinds[1]
 
     return scene(step, nothing)
+
+
+T = typing.TypeVar("T", bound=int)
+
+
+@case("members")
+def a_type_with_a_variable():
+    def step(x):
+        made = list[T] | str
+        return (
+            x,
+            repr(made),
+            made.__args__[0].__args__[0] is T,
+            T.__name__,
+            list[T][int],
+            dict[T, T],
+        )
+
+    return scene(step, nothing)

@@ -353,6 +353,23 @@ class AliasKind(StaticKind):
         return make.let(f"{new}({make.all(given)})")
 
 
+@of(typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple)
+class TypeVariableKind(StaticKind):
+    """A variable of types, which C asks when it is a part of a type: the very object."""
+
+    def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        if not name.startswith("__") and not defines(type(obj), name):  # of the program's
+            self.refuse(obj, f".{name}")
+        return getattr(obj, name)
+
+    def rebuild(self, make: Maker, value: Any) -> str:
+        return (
+            super().rebuild(make, value)
+            if make.is_fixed(value)
+            else Kind.rebuild(self, make, value)
+        )
+
+
 # ---- what cannot be looked into
 
 
