@@ -17,7 +17,7 @@ from typing import Any, Final
 from eager.tensor import Tensor
 from jitcap.capture.interpret import NULL, Frame
 from jitcap.capture.kinds.modules import no_such_name
-from jitcap.capture.located import call_in, is_of, links, locate
+from jitcap.capture.located import below, call_in, is_of, links, locate
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
 
 Nested = Callable[[FunctionType, tuple[Any, ...], dict[str, Any]], Any]
@@ -166,6 +166,7 @@ class ConcreteWorld:
         """Real errors show the user's lines; one that is raised again keeps those it has."""
         again = frame.instruction.op == "RERAISE"
         if again and any(is_of(frame.code, link) for link in links(refusal)):
-            return
-        locate(refusal, frame)
+            refusal.__traceback__ = below(refusal, frame)
+        else:
+            locate(refusal, frame)
         del refusal

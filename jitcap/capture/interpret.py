@@ -225,8 +225,7 @@ class Interpreter:
     def unwind(self, frame: Frame, error: BaseException) -> None:
         """Continue at the handler of the current instruction, or raise `error` to the caller."""
         handler = frame.bytecode.handler_at(frame.pc - 1)
-        if frame.instruction.op != "RERAISE" or handler is None:
-            self.world.place(frame, error)
+        self.world.place(frame, error)
         if frame.instruction.op != "RERAISE" and error is not self.passing:
             self.chain(error, self.handled())
         self.passing = error if handler is None else None

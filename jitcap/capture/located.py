@@ -103,12 +103,12 @@ def locate(error: BaseException, place: Frame) -> None:
     """Put the user's line on the traceback of `error`, in place of the interpreter's frames. The
     frame there keeps this one and those that called it: they let go of what leads back to it."""
     frame = caller_at(place)(sys._getframe, (), {})
-    link = _below(error, place)
+    link = below(error, place)
     error.__traceback__ = TracebackType(link, frame, frame.f_lasti, frame.f_lineno)
     del error, frame, link
 
 
-def _below(error: BaseException, place: Frame) -> TracebackType | None:
+def below(error: BaseException, place: Frame) -> TracebackType | None:
     """The entries of a traceback that are the program's, of frames that `place` called."""
     kept = [
         old
@@ -118,7 +118,9 @@ def _below(error: BaseException, place: Frame) -> TracebackType | None:
     ]
     link: TracebackType | None = None
     for old in reversed(kept):
-        link = TracebackType(link, old.tb_frame, old.tb_lasti, old.tb_lineno)
+        if old.tb_next is not link:  # else it stays what the program may have put there
+            old = TracebackType(link, old.tb_frame, old.tb_lasti, old.tb_lineno)
+        link = old
     return link
 
 

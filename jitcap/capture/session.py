@@ -101,11 +101,7 @@ def _stand_ins() -> re.Pattern[str]:
 class Session(base.Session):
     """See `interpret.World` for what the interpreter asks, `kinds.base.Session` for the kinds."""
 
-    def __init__(
-        self,
-        name: str,
-        unsafe: frozenset[str] = frozenset(),
-    ) -> None:
+    def __init__(self, name: str, unsafe: frozenset[str] = frozenset()) -> None:
         super().__init__()
         self.unsafe = unsafe
         self.modes = Modes.now()
@@ -360,8 +356,10 @@ class Session(base.Session):
             raise Break("effect", f"{fn.__qualname__} was begun before this part of the program")
 
     def misnamed(self, error: BaseException) -> Break | None:
-        """The refusal of an exception that the program catches, if it speaks of what stands for a
-        value or for a builtin, or is one of capture's own: only Python knows its words."""
+        """The refusal of an exception that the program catches, if it is from outside, speaks of what
+        stands for a value or for a builtin, or is capture's own: only Python knows its words."""
+        if self.outside.shadow(error) is not None:
+            return Break("effect", f"a {type(error).__name__} from outside is caught")
         ours = isinstance(error, RecursionError)  # capture needs more frames than Python does
         if ours or any(_stand_ins().search(x) or self.sizes.named(x) for x in _texts(error)):
             return Break("error text", f"a {type(error).__name__} is caught")

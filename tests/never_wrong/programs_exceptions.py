@@ -492,3 +492,54 @@ def a_note_of_run_time_numbers():
         return errors
 
     return over(step, [1, 2, 3])
+
+
+def _links(error, known):
+    found, link = [], error.__traceback__
+    while link is not None:
+        found.append((link is known, link.tb_frame.f_code.co_name))
+        link = link.tb_next
+    return found
+
+
+@case("exceptions")
+def the_entries_of_a_traceback_that_is_given_stay_the_same():
+    def inner(n):
+        return 1 / (n - n)
+
+    def step(x, n):
+        graph_break()
+        try:
+            inner(n)
+        except ZeroDivisionError as error:
+            kept, known = error, error.__traceback__
+        graph_break()
+        found = []
+        for make in (lambda: ValueError(n).with_traceback(known), lambda: kept):
+            try:
+                raise make()
+            except (ValueError, ZeroDivisionError) as error:
+                graph_break()
+                found.append(_links(error, known))
+        return x, found
+
+    return over(step, [1, 2])
+
+
+@case("exceptions")
+def what_is_raised_again_has_no_entries_of_capture():
+    def step(x, n):
+        graph_break()
+        try:
+            try:
+                try:
+                    raise KeyError(n)
+                finally:
+                    graph_break()
+            except ValueError:
+                pass
+        except KeyError as error:
+            graph_break()
+            return x, _links(error, None)
+
+    return over(step, [1, 2])
