@@ -543,3 +543,18 @@ def what_is_raised_again_has_no_entries_of_capture():
             return x, _links(error, None)
 
     return over(step, [1, 2])
+
+
+@case("exceptions")
+def an_exception_of_the_program_sets_its_arguments():
+    class Missing(Exception):
+        def __init__(self, name):
+            Exception.__init__(self, f"missing {name}")
+            self.args = [name, 1]
+            self.__cause__ = KeyError(name)
+
+    def step(x, n):
+        error = Missing(n)
+        return x, error.args, str(error), repr(error), vars(error), error, error.__cause__
+
+    return over(step, [1, 2])

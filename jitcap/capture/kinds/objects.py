@@ -242,6 +242,9 @@ def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
     elif isinstance(raw, MemberDescriptorType):
         _touch_slot(s, obj, name, raw)
         (raw.__set__ if given else raw.__delete__)(obj, *given)
+    elif isinstance(raw, types.GetSetDescriptorType) and name not in ("__dict__", "__class__"):
+        s.settle(value)  # `args` of an exception
+        (raw.__set__ if given else raw.__delete__)(obj, *given)
     elif value is MISSING:
         if own_field(s, obj, name) is MISSING:
             raise AttributeError(f"{shown(cls)!r} object has no attribute {name!r}")
