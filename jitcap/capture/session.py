@@ -356,8 +356,8 @@ class Session(base.Session):
             raise Break("effect", f"{fn.__qualname__} was begun before this part of the program")
 
     def misnamed(self, error: BaseException) -> Break | None:
-        """The refusal of an exception that the program catches, if it is from outside, speaks of what
-        stands for a value or for a builtin, or is capture's own: only Python knows its words."""
+        """The refusal of an exception that the program catches, if it is from outside, speaks of
+        what stands for a value or a builtin, or is capture's own: only Python knows its words."""
         if self.outside.shadow(error) is not None:
             return Break("effect", f"a {type(error).__name__} from outside is caught")
         ours = isinstance(error, RecursionError)  # capture needs more frames than Python does
