@@ -33,8 +33,6 @@ from jitcap.region import OutputNode, SpentNode
 from jitcap.retrace import view
 from jitcap.symbols import symbols_in
 
-_LITERALS: Final = (int, str, bytes)
-
 
 class _Cycle(Exception):
     """An object contains itself: it must be made empty first and filled later."""
@@ -115,7 +113,7 @@ class Rebuilder:
         given = self.session.outside.constants.get(id(value))
         if given is not None and not _is_interned(value):  # the very object, as in Python
             return self.names.var(given[1][0])
-        if cls in _LITERALS and not is_wide(value):
+        if (cls is int and not is_wide(value)) or _is_interned(value):
             return repr(value)
         found = self.memo.get(id(value))
         if found is not None:
@@ -456,7 +454,7 @@ def _by_views(tensor: Tensor) -> bool:
 def _is_interned(value: Any) -> bool:
     """Whether equal values of this kind are usually one object."""
     if type(value) is str:
-        return value.isidentifier()
+        return len(value) <= 1 or value.isidentifier()
     return type(value) is int and -5 <= value <= 256
 
 

@@ -1,5 +1,6 @@
 """Functions cut into segments at every place: what is carried from one segment to the next is complete."""
 
+import argparse
 import contextlib
 import copy
 import logging
@@ -7,6 +8,7 @@ import math
 import os
 import time
 import traceback
+import types
 import warnings
 
 import pytest
@@ -382,3 +384,20 @@ def test_a_part_of_a_package_is_imported(tmp_path, monkeypatch, recwarn):
     assert [jitted(eager.ones(1)).item() for _ in range(2)] == [3, 3]
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
         jit(missing, backend="eager")(eager.ones(1))
+
+
+def test_texts_stay_the_same_objects(recwarn):
+    """Libraries compare marks like `argparse.SUPPRESS` by identity, also behind a split."""
+
+    def kept():
+        mark, own, byte = argparse.SUPPRESS, "a text", b"some bytes"
+        held = types.SimpleNamespace(mark=mark, both=[own, byte])
+        graph_break()
+        return mark is argparse.SUPPRESS, held.mark is mark, held.both[0] is own, own, byte
+
+    jitted = jit(kept)
+    for _ in range(3):
+        *same, own, byte = jitted()
+        assert all(same)
+        assert {id(own), id(byte)} <= {id(each) for each in kept.__code__.co_consts}
+    assert jitted.stats.splits == 1
