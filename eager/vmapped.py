@@ -226,4 +226,4 @@ def _joined(column: Sequence[tuple[Tensor, Any]]) -> Tensor:
 
 
 def _name(func: Any) -> str:
-    return getattr(func, "__name__", repr(func))
+    return func.__name__ if hasattr(func, "__name__") else repr(func)

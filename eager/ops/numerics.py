@@ -152,20 +152,24 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The integral of samples by the trapezoidal rule along `dim`."""
     d = norm_dim(dim, y.ndim, "trapezoid")
+    _refuse_bools(y, x)
     if not y.shape[d]:
         return sum(y / 2, d)
-    if (
-        x is None
-    ):  # PyTorch's order: an infinite end gives NaN, and ints are halved before they wrap
+    # PyTorch's order: an infinite end gives NaN, and ints are halved before they wrap.
+    if x is None:
         return (sum(y, d) - (y.select(d, 0) + y.select(d, -1)) * 0.5) * dx
     return sum(_doubled_areas(y, x, dx, d), d) / 2
+
+
+def _refuse_bools(y: Tensor, x: Tensor | None) -> None:
+    if dt.bool_ in (y.dtype, None if x is None else x.dtype):
+        raise RuntimeError("trapezoid: bool tensors are not supported")
 
 
 def _doubled_areas(y: Tensor, x: Tensor | None, dx: float, d: int) -> Tensor:
     """Twice the areas between neighbours along dimension d, one less than samples.
     Ints stay ints."""
-    if dt.bool_ in (y.dtype, None if x is None else x.dtype):
-        raise RuntimeError("trapezoid: bool tensors are not supported")
+    _refuse_bools(y, x)
     n = y.shape[d]
     sums = y.narrow(d, 0, n - 1) + y.narrow(d, 1, n - 1)
     if x is None:

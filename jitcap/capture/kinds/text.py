@@ -16,7 +16,7 @@ from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from functools import partial
 from keyword import iskeyword
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -256,6 +256,8 @@ def text_of(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         raise
     if len(text) > sys.int_info.str_digits_check_threshold:
         _guard_digits(s)
+    if type(args[0]) is FunctionType and id(args[0]) not in s.outside.fixed:
+        return Deferred(fn, args, kwargs)  # it shows its address
     return made_now(s, text)
 
 
