@@ -280,6 +280,7 @@ CLAIMS = {
         "* `mark_dynamic": "tests/jitcap/test_sizes.py::test_marks",
         "* Sizes 0 and 1": "tests/jitcap/test_sizes.py::test_a_size_of_one",
         "* Sizes that have been equal": "tests/jitcap/test_sizes.py::test_sizes_that_part_ways",
+        "* What else differs": "tests/capture/test_batches_of_objects.py",
         "* An int that varies": "tests/jitcap/test_sizes.py::test_a_part_whose_length_is_an_int",
         "* A version for any size is kept": "tests/jitcap/test_kept_sizes.py::"
         "test_another_process_with_other_sizes_compiles_nothing",
