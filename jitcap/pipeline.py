@@ -486,7 +486,7 @@ def choose_backend(devices: Sequence[str], asked: str | None) -> str:
 @contextmanager
 def anticipated(backend: str | None) -> Iterator[None]:
     """Inside, a graph is captured. What its backend will load begins to compile when it is seen
-    that it will be needed: half of a cold compile, which then runs beside the capture."""
+    that it will be needed: a third of the C++ compiler's work, beside the capture."""
     name = known_backend(backend or config.backend) or HOST
     begin = codegen.BACKENDS[name].anticipate if name in codegen.BACKENDS else None
     token = on_product.set(begin)

@@ -6,13 +6,13 @@ None of the program's code runs for it: contents are taken and put as the builti
 from __future__ import annotations
 
 import collections
-import operator
 from contextlib import suppress
 from types import CellType, SimpleNamespace
 from typing import Any
 
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.cells import is_empty
+from jitcap.capture.kinds.lent import same_parts
 from jitcap.capture.kinds.objects import slots_of
 from jitcap.capture.native import is_python_class
 
@@ -51,7 +51,7 @@ def poured(into: Any, table: Any) -> Any:
 def refill(table: Any, saved: Any) -> None:
     """A dictionary as it was; with the same keys it is never empty for another thread."""
     kind = dict_kind(table)
-    if not same([*kind.keys(table)], [*kind.keys(saved)]):
+    if not same_parts([*kind.keys(table)], [*kind.keys(saved)]):
         kind.clear(table)
     poured(table, saved)
 
@@ -116,11 +116,6 @@ def restore_class(cls: type, saved: dict[str, Any]) -> None:
 
 def refill_list(kind: Any, items: Any, saved: Any) -> None:
     """A list, deque or set as it was, whatever its class overrides."""
-    if not same([*kind.__iter__(items)], [*kind.__iter__(saved)]):
+    if not same_parts([*kind.__iter__(items)], [*kind.__iter__(saved)]):
         kind.clear(items)
         (kind.update if kind is set else kind.extend)(items, kind.__iter__(saved))
-
-
-def same(a: list[Any], b: list[Any]) -> bool:
-    """Whether two lists hold the same objects."""
-    return len(a) == len(b) and all(map(operator.is_, a, b))

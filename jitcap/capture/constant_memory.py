@@ -60,16 +60,16 @@ class ConstantMemory:
                 if _overlaps(array, apart):
                     what = "of two tensors that share an array one is written to"
                     raise Break("array memory", what)
-            leaves = storage.generation or id(storage.handle) in found
-            if leaves and _overlaps(array, left):
-                raise Break(
-                    "array memory", "an array and what shares its memory are returned or stored"
-                )
+            if storage.generation or id(storage.handle) in found:
+                _alone(array, left)
         for i, array in enumerate(left):
-            if _overlaps(array, left[:i]):
-                raise Break(
-                    "array memory", "an array and what shares its memory are returned or stored"
-                )
+            _alone(array, left[:i])
+
+
+def _alone(array: np.ndarray, left: list[np.ndarray]) -> None:
+    if _overlaps(array, left):
+        what = "an array and what shares its memory are returned or stored"
+        raise Break("array memory", what)
 
 
 def _overlaps(array: np.ndarray, others: list[np.ndarray]) -> bool:

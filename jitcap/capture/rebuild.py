@@ -452,9 +452,9 @@ def _by_views(tensor: Tensor) -> bool:
 
 
 def _is_interned(value: Any) -> bool:
-    """Whether equal values of this kind are usually one object."""
+    """Whether equal values of this kind are usually one object, also those in compiled text."""
     if type(value) is str:
-        return len(value) <= 1 or value.isidentifier()
+        return value.isascii() and (len(value) <= 1 or value.isidentifier())
     return type(value) is int and -5 <= value <= 256
 
 

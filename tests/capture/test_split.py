@@ -390,7 +390,7 @@ def test_texts_stay_the_same_objects(recwarn):
     """Libraries compare marks like `argparse.SUPPRESS` by identity, also behind a split."""
 
     def kept():
-        mark, own, byte = argparse.SUPPRESS, "a text", b"some bytes"
+        mark, own, byte = argparse.SUPPRESS, "na\u00efve", b"some bytes"
         held = types.SimpleNamespace(mark=mark, both=[own, byte])
         graph_break()
         return mark is argparse.SUPPRESS, held.mark is mark, held.both[0] is own, own, byte

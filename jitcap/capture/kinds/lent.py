@@ -269,7 +269,7 @@ def natively(
             return back(s, fn(*given, **named))
         finally:
             for original, mirror, held in s.mirrors:
-                if not _same_parts([*parts_of(original)], held):
+                if not same_parts([*parts_of(original)], held):
                     raise Break("effect", f"{fn.__name__}() asks what changes its operands")
                 if isinstance(mirror, list | collections.deque):
                     _write_back(original, [back(s, v) for v in mirror])
@@ -278,12 +278,12 @@ def natively(
 
 
 def _write_back(original: Any, parts: list[Any]) -> None:
-    if not _same_parts(parts, [*parts_of(original)]):
+    if not same_parts(parts, [*parts_of(original)]):
         original.clear()
         original.extend(parts)
 
 
-def _same_parts(a: Sequence[Any], b: Sequence[Any]) -> bool:
+def same_parts(a: Sequence[Any], b: Sequence[Any]) -> bool:
     return len(a) == len(b) and all(map(operator.is_, a, b))
 
 
