@@ -194,6 +194,13 @@ def as_subclass(self: Tensor, cls: type[Any]) -> Any:
     return out
 
 
+@public(namespace=False)
+def _make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> Any:
+    """A leaf of a subclass over the memory of `data`, as code that makes parameters of its own
+    kind asks for it: `Tensor._make_subclass(cls, data, True)`."""
+    return as_subclass(data.detach(), cls).requires_grad_(require_grad)
+
+
 _TYPE_NAMES = {
     "Float": dt.float32,
     "Double": dt.float64,

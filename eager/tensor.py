@@ -51,7 +51,7 @@ class Tensor:
 
     Made by `eager.tensor`, `eager.zeros` and the like. `Tensor(2, 3)` is an uninitialised (here:
     zero) float tensor of that shape, `Tensor([1, 2])` a float tensor of those values, as in
-    PyTorch.
+    PyTorch. `Tensor(x)` of a tensor shares its memory.
     """
 
     __slots__ = (
@@ -103,23 +103,20 @@ class Tensor:
         def __getitem__(self, index: Any) -> Tensor: ...
         def __setitem__(self, index: Any, value: Any) -> None: ...
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """A tensor without an array yet, whatever its class makes of the arguments."""
-        tensor = _new(cls)
-        clear(tensor)
+    def __new__(cls, *args: Any, device: Any = None) -> Any:
+        tensor = unmade(cls)
+        if len(args) == 1 and isinstance(args[0], Tensor):
+            return _shared(tensor, args[0])
+        if len(args) == 1 and not isinstance(args[0], int | SymNumber | SymInt):
+            given = np.zeros(args[0]) if isinstance(args[0], Size) else args[0]
+            tensor._array = np.array(given, dtype=dt.get_default_dtype().np)
+        else:
+            tensor._array = np.zeros(args or (0,), dt.get_default_dtype().np)
+        tensor._storage = Storage()
         return tensor
 
-    def __init__(self, *args: Any, device: Any = None) -> None:
-        if len(args) == 1 and not isinstance(args[0], int | SymNumber | SymInt):
-            given = args[0]._array if isinstance(args[0], Tensor) else args[0]
-            if type(given) is Traced:
-                raise UnknownValue("Tensor(x) copies a tensor whose values are not known yet")
-            if isinstance(args[0], Size):
-                given = np.zeros(args[0])
-            self._array = np.array(given, dtype=dt.get_default_dtype().np)
-        else:
-            self._array = np.zeros(args or (0,), dt.get_default_dtype().np)
-        self._storage = Storage()
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """It is made by then: a subclass may take other arguments, and call this or not."""
 
     # ---- what it is
     @property
@@ -358,6 +355,23 @@ def wrap(array: Any, storage: Storage | None = None, cls: type[T] = Tensor) -> T
 def bare(tensor: Tensor) -> Tensor:
     """The same memory, without the history that it has in the mapped function where it is."""
     return wrap(tensor._array, tensor._storage)
+
+
+def unmade(cls: type[Any]) -> Any:
+    """A tensor of a class, without an array yet."""
+    tensor = _new(cls)
+    clear(tensor)
+    return tensor
+
+
+def _shared(tensor: Any, other: Tensor) -> Any:
+    """`tensor` over the memory of another, without its history."""
+    if type(other._array) is Traced:
+        raise UnknownValue("Tensor(x) of a tensor whose values are not known yet")
+    if other.dtype is not dt.get_default_dtype():
+        raise TypeError(f"expected {dt.get_default_dtype()} (got {other.dtype}): use x.float()")
+    tensor._array, tensor._storage = other._array, other._storage
+    return tensor
 
 
 def clear(tensor: Tensor) -> None:

@@ -378,3 +378,9 @@ def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
 def set_rng_state_all(new_states: Any) -> None:
     for index, state in enumerate(new_states):
         set_rng_state(state, index)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_initialized":  # PyTorch's flag, which code that saves random states reads
+        return is_initialized()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

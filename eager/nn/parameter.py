@@ -7,14 +7,21 @@ from typing import Any
 
 from eager import dtype as dt
 from eager.ops.create import empty
-from eager.tensor import Tensor
+from eager.tensor import Tensor, unmade
 from eager.traced import UnknownValue
+
+
+def _over(cls: type[Tensor], data: Tensor) -> Any:
+    """A leaf of a class over the memory of `data`."""
+    made = unmade(cls)
+    made._array, made._storage = data._array, data._storage
+    return made
 
 
 class Parameter(Tensor):
     """A tensor that a `Module` registers as its parameter when it is assigned to an attribute."""
 
-    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         if data is None:
             data = Tensor()
         if not isinstance(data, Tensor):
@@ -22,15 +29,15 @@ class Parameter(Tensor):
                 f"Parameter() needs a Tensor to hold, got {type(data).__name__}: use "
                 "eager.tensor(...)"
             )
-        self._array = data._array
-        self._storage = data._storage
+        made = _over(cls, data)
         if requires_grad:
-            self.requires_grad = True
+            made.requires_grad = True
+        return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) in memo:
             return memo[id(self)]
-        copied = Parameter(self.data.clone(), self.requires_grad)
+        copied = type(self)(self.data.clone(), self.requires_grad)
         memo[id(self)] = copied
         return copied
 
@@ -43,11 +50,10 @@ class Buffer(Tensor):
 
     persistent: bool
 
-    def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
-        source = Tensor() if data is None else data
-        self._array = source._array
-        self._storage = source._storage
-        self.persistent = persistent
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
+        made = _over(cls, Tensor() if data is None else data)
+        made.persistent = persistent
+        return made
 
 
 class UninitializedError(UnknownValue, ValueError):
@@ -61,9 +67,11 @@ class _Uninitialized(Tensor):
     cls_to_become: type[Tensor] = Tensor
     _kind: tuple[Any, Any]  # device and dtype
 
-    def __init__(self, requires_grad: bool, device: Any, dtype: Any) -> None:
-        self._kind = (device, dt.get_default_dtype() if dtype is None else dtype)
-        self._requires_grad = requires_grad
+    def __new__(cls, requires_grad: bool = False, device: Any = None, dtype: Any = None) -> Any:
+        made = unmade(cls)
+        made._kind = (device, dt.get_default_dtype() if dtype is None else dtype)
+        made._requires_grad = requires_grad
+        return made
 
     @property
     def _array(self) -> Any:
@@ -127,12 +135,9 @@ class UninitializedParameter(_Uninitialized, Parameter):
 
     cls_to_become = Parameter
 
-    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
-        _Uninitialized.__init__(self, requires_grad, device, dtype)
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+        return _Uninitialized.__new__(cls, requires_grad, device, dtype)
 
 
 class UninitializedBuffer(_Uninitialized):
     """A buffer whose shape is not known yet: `materialize(shape)` makes it a tensor."""
-
-    def __init__(self, requires_grad: bool = False, device: Any = None, dtype: Any = None) -> None:
-        super().__init__(requires_grad, device, dtype)

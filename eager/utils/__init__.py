@@ -7,12 +7,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eager import later as _later
-from eager.utils import checkpoint, dlpack
+from eager.utils import _pytree, checkpoint, dlpack, hooks
 
 if TYPE_CHECKING:
     from eager.utils import data, model_zoo, tensorboard
 
-__all__ = ["checkpoint", "data", "dlpack", "model_zoo", "tensorboard"]
+__all__ = ["_pytree", "checkpoint", "data", "dlpack", "hooks", "model_zoo", "tensorboard"]
 
 
 def __getattr__(name: str) -> Any:

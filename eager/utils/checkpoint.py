@@ -8,10 +8,14 @@ the same, but the memory of its intermediate results is not saved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
+from eager import cuda
 from eager.dispatch import tracing
 from eager.notice import refuse, warn_once
+from eager.tensor import Tensor
+from eager.utils._pytree import tree_leaves
 
 _TEXT = (
     "utils.checkpoint saves no memory in eager mode: the function is called as it is. Put @jit on "
@@ -53,3 +57,37 @@ def checkpoint_sequential(
     for function in functions:
         input = function(input)
     return input
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The devices, but for the host, of the tensors in trees, and the states of their generators:
+    what a function's own recomputation puts back."""
+    places = [x.get_device() for x in tree_leaves(args) if isinstance(x, Tensor) and x.is_cuda]
+    return places, [*map(cuda.get_rng_state, places)]
+
+
+def set_device_states(
+    devices: Iterable[int], states: Iterable[Tensor], *, device_type: str | None = None
+) -> None:
+    """Put states of generators back, each on its device."""
+    if device_type != "meta":
+        for device, state in zip(devices, states, strict=False):
+            cuda.set_rng_state(state, device)
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The tensors without their history, as leaves that ask for a gradient where they did. Raises
+    RuntimeError for what is no tuple."""
+    if not isinstance(inputs, tuple):
+        what = "Only tuple of tensors is supported. Got Unsupported input type: "
+        raise RuntimeError(what, type(inputs).__name__)  # noqa: TRY004 - as PyTorch
+
+    def leaf(x: Any) -> Any:
+        return x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
+
+    return tuple(map(leaf, inputs))
+
+
+def noop_context_fn() -> tuple[Any, Any]:
+    """Two contexts that do nothing."""
+    return nullcontext(), nullcontext()

@@ -27,7 +27,7 @@ from eager.compiler import NO_CAPTURE
 from eager.device.array import DeviceArray
 from eager.optim import Optimizer
 from eager.storage import Storage
-from eager.tensor import UNREAD, Tensor, ViewOf, clear
+from eager.tensor import UNREAD, Tensor, ViewOf, clear, unmade
 from eager.traced import Traced, TracedStorage
 from jitcap.by_dispatch.copies import (
     blank,
@@ -487,7 +487,7 @@ def load_tensor(b: Borrower, real: Tensor, origin: Origin) -> Any:
         raise Break("opaque object", f"{origin.show()} belongs to another capture")
     if type(real._array) is DeviceArray:
         raise Break("device", f"{origin.show()} lives on {real.device}")
-    saved: Tensor = Tensor.__new__(type(real))
+    saved: Tensor = unmade(type(real))
     copy_slots(real, saved)
     saved.__dict__.update(real.__dict__)
     b.members(type(real))

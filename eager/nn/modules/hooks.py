@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from eager import autograd
 from eager.autograd.function import Function
 from eager.tensor import Tensor
 
@@ -18,8 +19,8 @@ ALWAYS_WITH_KWARGS: Final = "always, with kwargs"
 _handle_ids = itertools.count()
 
 
-class RemovableHandle:
-    """Takes a hook back: `handle.remove()`, or at the end of `with handle:`."""
+class RemovableHandle(autograd.RemovableHandle):
+    """Takes a hook of a module back. It is written once more to be read by `@jit`."""
 
     def __init__(self, hooks: dict[int, Any]) -> None:
         self.hooks = hooks

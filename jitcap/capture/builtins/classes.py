@@ -11,7 +11,7 @@ import builtins
 import sys
 import types
 import typing
-from types import CellType, FunctionType
+from types import CellType, FunctionType, MemberDescriptorType
 from typing import Any, Final
 
 from eager.nn.modules.module import Module
@@ -27,7 +27,7 @@ from jitcap.capture.kinds.classes import (
     refuse_class_hooks,
     refuse_hooks,
 )
-from jitcap.capture.kinds.objects import own_field
+from jitcap.capture.kinds.objects import own_field, touch_slot
 from jitcap.capture.native import answers_for_itself, is_library_class, is_python_class
 
 _PROTOCOLS: Final[Any] = type(typing.Protocol)
@@ -50,6 +50,23 @@ def _call_layer(s: Session, method: Any, layer: Any, /, *args: Any, **kwargs: An
         if s.truth(s.getattr(layer, table)):
             return s.interpret(method, (layer, *args), kwargs)
     return s.call(s.getattr(layer, "forward"), args, kwargs)
+
+
+@handles_each(
+    (MemberDescriptorType, "__get__"),
+    (MemberDescriptorType, "__set__"),
+    (MemberDescriptorType, "__delete__"),
+)
+def _slot(s: Session, method: Any, slot: Any, obj: Any, *given: Any) -> Any:
+    """A slot is asked by its descriptor, not by its name."""
+    if kind_of(obj).python:
+        kind_of(obj).see(s, obj, f".{slot.__name__}")
+        touch_slot(s, obj, slot.__name__, slot)
+        if method[1] != "__get__":
+            s.wrote(obj, slot.__name__)
+    elif obj is not None:
+        raise Break("opaque object", f".{method[1]}() of {slot.__qualname__}")
+    return getattr(slot, method[1])(obj, *given)
 
 
 @handles(property)

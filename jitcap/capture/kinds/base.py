@@ -116,10 +116,10 @@ class Session:
         self.unsafe: frozenset[str] = frozenset()  # lines where a check failed as a version ran
         self.rolls: list[Any] = []  # loops of which a step is recorded now: see `control.roll`
         self.turns: dict[tuple[Any, int], int] = {}  # of loops: see `control.plain`
-        # By id of an iterator: how often its loop was tried as what.
-        self.tried: dict[int, tuple[Any, collections.Counter[str]]] = {}
+        self.tried: dict[int, tuple[Any, collections.Counter[str]]] = {}  # by iterator: see `tries`
         self.inner: dict[int, Any] = {}  # values of steps of loops, by id, each with its loop
         self.rolled: list[str] = []  # what became of loops, for people
+        self.answers: dict[Any, Any] = {}  # of caches that are looked through: see `kinds.caches`
         self.bound_to = ""  # what the program saw that holds in this process only
 
     def tries(self, iterator: Any, what: str, most: int) -> int:

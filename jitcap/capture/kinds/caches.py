@@ -4,6 +4,10 @@ The answer is found in the cache without calling it (so that capture changes not
 does a guard), and loaded with an origin of its own; the call itself, which counts a hit, is made
 after the graph ran, in order. A call whose answer is not kept runs the user's function: then this
 call of the program runs plainly.
+
+The caches of libraries and of installed packages (einops keeps what a pattern means) are looked
+through: their functions are interpreted, once for equal arguments. One that draws or changes
+something is asked as the program's are.
 """
 
 from __future__ import annotations
@@ -14,14 +18,17 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
 from eager.dataclass import dataclass
+from eager.device import Size
 from eager.sym import SymNumber
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Args, Kwargs, Session, hashes_identity, of
 from jitcap.capture.kinds.constants import FixedKind
+from jitcap.capture.native import is_programs
 from jitcap.capture.origin import Bind, Computed, Fixed, Origin, Variable
 
 _ATOMS: Final = (int, str, float, complex, bool, bytes, type(None))
+_IMPURE: Final = "caches of packages that are more than a memory"  # what is tried again without
 
 
 def kept(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -72,12 +79,15 @@ class Kept(Origin):
 
 @of(functools._lru_cache_wrapper)
 class CacheKind(FixedKind):
-    """A function with a cache. Those of libraries are looked through."""
+    """A function with a cache."""
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         origin = s.outside.origin_of(fn)
         if s.is_library(getattr(fn.__wrapped__, "__globals__", {})):
             return s.call(fn.__wrapped__, args, kwargs)
+        looks = (_IMPURE, id(fn)) not in s.outside.shared
+        if origin is not None and looks and not is_programs(fn.__wrapped__):
+            return _looked_through(s, fn, args, kwargs)
         if origin is None:  # made inside: its function comes back to the interpreter
             return s.native(fn, args, kwargs)
         values = (*args, *kwargs.values())
@@ -98,6 +108,49 @@ class CacheKind(FixedKind):
         return self.refuse(obj, f".{name}")
 
 
+def _looked_through(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+    """What the function itself gives, the first time for these arguments."""
+    parts = _key(s, (*args, *kwargs.values()))
+    key = None if parts is None else (id(fn), len(args), *kwargs, *parts)
+    if key is not None and key in s.answers:
+        return s.answers[key][0]
+    before, nodes = _effects(s), len(s.tracer.nodes)
+    try:
+        answer = s.call(fn.__wrapped__, args, kwargs)
+        if _effects(s) != before:
+            raise Break("cache", f"{fn.__qualname__}() draws or changes something, and has a cache")
+    except s.vm.passthrough as refusal:
+        what = f"{fn.__qualname__}() has a cache: {refusal}"
+        raise Break.tried_again("cache", what, frozenset({(_IMPURE, id(fn))})) from refusal
+    if key is not None and len(s.tracer.nodes) == nodes:  # it holds no value of the graph
+        s.answers[key] = answer, fn, args, kwargs
+    return answer
+
+
+def _key(s: Session, values: Args) -> Args | None:
+    """What tells arguments apart in a cache; None where one is known only when the graph has run,
+    or the program's code compares it."""
+    key: list[Any] = []
+    for value in values:
+        if type(value) in _ATOMS:
+            key += (type(value), value)
+        elif type(value) in (tuple, Size):
+            inner = _key(s, value)
+            if inner is None:
+                return None
+            key.append(inner)
+        elif hashes_identity(value):
+            key += (None, id(value))
+        else:
+            return None
+    return tuple(key)
+
+
+def _effects(s: Session) -> Any:
+    draws = [draws.count for draws in s.tracer.draws.values()]
+    return len(s.host_calls), len(s.drawn), len(s.written), draws
+
+
 def _given(s: Session, fn: Any, value: Any) -> tuple[Any, Origin]:
     """An argument as the cache has it in its key, and where it is found. Raises Break if finding it
     there would run the program's code, or if it is known only when the graph has run."""
@@ -109,7 +162,7 @@ def _given(s: Session, fn: Any, value: Any) -> tuple[Any, Origin]:
         return now, Fixed(now, repr(now)) if origin is None else origin
     if type(value) in _ATOMS or isinstance(value, type | FunctionType | BuiltinFunctionType):
         return value, Fixed(value, repr(value))
-    if type(value) is tuple:
+    if type(value) in (tuple, Size):  # equal ones are one key
         given = [_given(s, fn, v) for v in value]
         template = f"({'{}, ' * len(given)})"
         return tuple(v for v, _ in given), Computed(tuple(o for _, o in given), template)

@@ -175,7 +175,7 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
             s.dictionaries[id(fields)] = obj
         return fields
     if isinstance(raw, MemberDescriptorType):
-        _touch_slot(s, obj, name, raw)
+        touch_slot(s, obj, name, raw)
         return raw.__get__(obj, cls)
     data = raw is not MISSING and is_data(s, raw)
     if data and not isinstance(raw, types.GetSetDescriptorType):
@@ -221,7 +221,7 @@ def fields_of(s: Session, obj: Any) -> dict[str, Any] | None:
     return twin
 
 
-def _touch_slot(s: Session, obj: Any, name: str, descriptor: Any) -> None:
+def touch_slot(s: Session, obj: Any, name: str, descriptor: Any) -> None:
     """Load a slot; what a builtin base holds (`z.real`) was loaded with the object."""
     shadow = s.outside.shadow(obj)
     if isinstance(shadow, ObjectShadow) and is_python_class(descriptor.__objclass__):
@@ -240,7 +240,7 @@ def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
             (raw.__set__ if given else raw.__delete__)(obj, *given)  # raises, in its words
         s.call(fn, (obj, *given), {})
     elif isinstance(raw, MemberDescriptorType):
-        _touch_slot(s, obj, name, raw)
+        touch_slot(s, obj, name, raw)
         (raw.__set__ if given else raw.__delete__)(obj, *given)
     elif isinstance(raw, types.GetSetDescriptorType) and name not in ("__dict__", "__class__"):
         s.settle(value)  # `args` of an exception

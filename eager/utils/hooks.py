@@ -1,0 +1,7 @@
+"""`eager.utils.hooks`: the class of what registering a hook returns, of tensors and of modules."""
+
+from __future__ import annotations
+
+from eager.autograd import RemovableHandle
+
+__all__ = ["RemovableHandle"]

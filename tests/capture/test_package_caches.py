@@ -1,0 +1,100 @@
+"""Caches of installed packages are looked through. package, step -> one graph, the plain answer."""
+
+import random
+import sys
+
+import pytest
+
+import eager
+from jitcap import jit
+
+PACKAGE = """
+import functools, random
+calls = []
+
+class Recipe:
+    def __init__(self, pattern):
+        self.axes = pattern.split()
+
+@functools.lru_cache(256)
+def recipe(pattern, axes=()):
+    return Recipe(pattern)
+
+@functools.lru_cache(1024)
+def sizes(recipe, shape, axes):
+    found = dict(zip(recipe.axes, shape, strict=True)) | dict(axes)
+    return [found["a"] * found["b"], found["c"]], [*found]
+
+@functools.cache
+def table(n):
+    return [random.random() for _ in range(n)]
+
+@functools.cache
+def noted(n):
+    calls.append(n)
+    return n + 1
+
+def flat(x, pattern, **axes):
+    shape, names = sizes(recipe(pattern), x.shape, tuple(axes.items()))
+    return x.reshape(shape), names
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "patterns_of_axes.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "patterns_of_axes", raising=False)
+    import patterns_of_axes
+
+    yield patterns_of_axes
+    del sys.modules["patterns_of_axes"]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_one_graph_for_any_size(package, dynamic):
+    def step(x):
+        y, names = package.flat(x, "a b c")
+        z, _ = package.flat(x + 1, "a b c", d=4)
+        return y.sum(0) * z, names, package.recipe("a b c") is package.recipe("a b c")
+
+    compiled = jit(step, dynamic=dynamic)
+    for n in (2, 3, 2, 5, 4):
+        x = eager.arange(n * 12.0).reshape(n, 3, 4)
+        assert str(compiled(x)) == str(step(x))
+    assert (compiled.stats.splits, compiled.stats.fallbacks) == (0, 0)
+    assert compiled.stats.compiles <= 2
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
+def test_a_cache_that_is_more_than_a_memory(package):
+    def step(x, n):
+        return x * package.table(n)[0], package.noted(n)
+
+    compiled = jit(step, backend="eager")
+    for n in (2, 2, 3, 2):
+        for run in (compiled, step):
+            random.seed(7)
+            again = run(eager.ones(2), n)
+        package_answer = eager.ones(2) * package.table(n)[0], n + 1
+        assert str(again) == str(package_answer)
+    assert package.calls == [2, 3]
+    assert package.table.cache_info().misses == 2
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
+def test_a_size_is_a_key_of_the_programs_own_cache():
+    import functools
+
+    @functools.lru_cache
+    def area(shape, scale=1):
+        return shape[0] * shape[1] * scale
+
+    compiled = jit(lambda x: x * area(x.shape), backend="eager")
+    for _ in range(3):
+        assert compiled(eager.ones(2, 3)).tolist() == [[6.0] * 3] * 2
+    assert area.cache_info().misses == 1
+    assert area.cache_info().hits == 2
+    assert compiled.stats.splits == 0
