@@ -401,3 +401,23 @@ def test_texts_stay_the_same_objects(recwarn):
         assert all(same)
         assert {id(own), id(byte)} <= {id(each) for each in kept.__code__.co_consts}
     assert jitted.stats.splits == 1
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
+def test_memory_becomes_a_constant_behind_a_split():
+    """What initialises a layer from its first batch, as in Glow."""
+    layer = eager.nn.Linear(3, 3)
+    ready = eager.tensor(False)
+
+    def step(x):
+        if not ready:
+            layer.weight.data = eager.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]])
+            ready.data = eager.tensor(True)
+        return layer(x)
+
+    compiled = jit(step, backend="eager")
+    for _ in range(3):
+        x = eager.randn(2, 3)
+        assert eager.allclose(compiled(x), x + layer.bias)
+        assert ready
+    assert compiled.stats.fallbacks == 0

@@ -41,6 +41,23 @@ def data_is_replaced_inside():
 
 
 @case("tensors")
+def data_becomes_a_constant_the_first_time():
+    w = eager.ones(3, requires_grad=True)
+    ready = eager.tensor(False)
+
+    def step(x):
+        if not ready:
+            w.data = -x.log()
+            ready.data = eager.tensor(True)
+        return (w * x).sum().detach()
+
+    def again():
+        ready.data = eager.tensor(False)
+
+    return scene(step, nothing, again, observe=lambda: (w, ready))
+
+
+@case("tensors")
 def the_strides_of_an_argument():
     def step(x):
         return x + 1, x.is_contiguous(), x.reshape(-1), x.stride(), x.t()

@@ -98,11 +98,16 @@ class TensorShadow(Shadow):
         if twin._requires_grad is not self.requires_grad:
             found["_requires_grad"] = twin._requires_grad
         found |= self._changed_hooks() | self._extra_now()
-        if twin._node is not None or twin._array.storage is not self.memory or twin._array.chain:
+        if twin._node is not None or self._has_another_array():
             found["_array"] = twin._node, twin._array
         if twin._storage.version or twin._storage.history:
             found["_storage"] = twin._storage.version, twin._storage.history
         return tuple((k, v if type(v) in (bool, set, tuple) else id(v)) for k, v in found.items())
+
+    def _has_another_array(self) -> bool:
+        """Whether the program set `.data`, to a constant it may be."""
+        array = self.twin._array
+        return type(array) is not Traced or array.storage is not self.memory or bool(array.chain)
 
     def _extra_now(self) -> dict[str, Any]:
         """The attributes of the user's that the program set."""
@@ -129,8 +134,7 @@ class TensorShadow(Shadow):
             raise Break("effect", f"a hook of {self.origin.show()} is registered or removed")
         if self.memory.handle is not self.node:
             make.writes.append((self, make.output(self.memory.handle)))
-        array = twin._array
-        if type(array) is not Traced or array.storage is not self.memory or array.chain:
+        if self._has_another_array():
             if self.real._view is not None:
                 raise Break("effect", f"{self.origin.show()}, a view, gets another array or shape")
             again: Tensor = wrap(twin._array)
