@@ -206,7 +206,7 @@ class _Plain:
             again, self.ends = step(stands)
             return [handle_of(tracer, x) for x in (again, *self.ends)]
 
-        self.handles, self.part = tracer.part(run)
+        self.handles, self.part = tracer.body(run)
 
     def results(self, go: Any, *, refused: bool) -> list[Any]:
         """What is carried last. `refused`: a gradient of it is an error."""

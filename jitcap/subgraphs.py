@@ -310,6 +310,10 @@ class Outlines:
             total = self._emit(_AND, (total, self._node(c, truth)), {}, truth)
         return total
 
+    def plus(self, number: Arg, count: Arg) -> Node:
+        """A number that steps of a part carry, in the next one."""
+        return self._emit(_ADD, (number, count), {}, scalar_aval(0))
+
     def _node(self, value: Arg, aval: Aval) -> Node:
         """A value as an output of a part, weak or not as `aval` says."""
         node = value

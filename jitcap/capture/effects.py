@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from eager.autograd import mode
 from eager.dataclass import dataclass
 from eager.device import default as default_place
+from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.mappings import DictShadow
@@ -253,7 +254,8 @@ def _draws(session: Session, make: Rebuilder) -> list[Effect]:
             effects.append(write("ordinal", f"{make.expr(state.start)} + {count}"))
         else:
             before = make.names.var(Attribute(state.origin, "ordinal"))
-            effects.append(write("ordinal", f"{before} + {count}"))
+            passed = f"{make.expr(state.passed)} + " if isinstance(state.passed, SymNumber) else ""
+            effects.append(write("ordinal", f"{before} + {passed}{count}"))
     return effects
 
 

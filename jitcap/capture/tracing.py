@@ -75,10 +75,13 @@ class Draws:
         self.generator = generator
         self.origin = origin
         self.seed: Any = None  # a run-time number, or the int that the program set
+        self.first: Any = None  # where the stream was when it was first used, or set to a seed
         self.start: Any = None
-        self.count = 0
+        self.count = 0  # of the draws since `start`
+        self.passed: Any = 0  # how many were before it: a number of the graph, after a choice
         self.reseeded = False
         self.outer: Any = None  # inside the body of a loop: where the first step begins
+        self.began: Any = None  # and where each step does
         self.places: list[tuple[Any, Any]] = []  # that the program has, and what this was there
 
     def opened(self, tracer: CaptureTracer) -> Draws:
@@ -87,10 +90,36 @@ class Draws:
             seed = self.read(tracer, "seed_value")
             large = self.generator.seed_value >= 1 << 63  # the graph's numbers have a sign
             self.seed = seed - (1 << 64) if large else seed
-            self.start = self.read(tracer, "ordinal")
+            self.first = self.start = self.read(tracer, "ordinal")
             if tracer.bodies:
                 self.outer, self.start = self.start, tracer.beginning()
+                self.began = self.start
         return self
+
+    def place(self) -> tuple[Any, int, Any]:
+        return self.start, self.count, self.passed
+
+    def now(self) -> tuple[Any, ...]:
+        """All that a program can save of a stream."""
+        return self.seed, self.reseeded, self.first, *self.place()
+
+    def go_to(self, saved: tuple[Any, ...]) -> None:
+        self.seed, self.reseeded, self.first, self.start, self.count, self.passed = saved
+
+    def since(self, tracer: CaptureTracer, place: tuple[Any, int, Any]) -> Any:
+        """How many were drawn since the stream was there."""
+        _, count, passed = place
+        if self.passed is passed:
+            return self.count - count
+        now, then = tracer.plus(self.passed, self.count), tracer.plus(passed, count)
+        return SymNumber(tracer, int, scalars.emit(tracer, "sub", int, _in(now), _in(then)))
+
+    def skip(self, tracer: CaptureTracer, number: Any) -> None:
+        """Go on behind draws whose number is known when the graph has run."""
+        for field in ("start", "passed"):
+            reached = tracer.plus(getattr(self, field), self.count)
+            setattr(self, field, tracer.plus(reached, number))
+        self.count = 0
 
     def read(self, tracer: CaptureTracer, name: str) -> Any:
         """A field of the generator, as a run-time number."""
@@ -106,6 +135,12 @@ def _rounds(self: CaptureTracer, go: Arg, least: int, part: Part, *given: Any) -
     if least:
         self.check(f"{least} rounds of a loop, or more", (count >= least).handle)
     return self.session.sizes.rounds(count), replace(part, checks=())
+
+
+def _is_one(counts: Sequence[Any]) -> bool:
+    """Whether as many numbers are drawn in each part, which is known now."""
+    known = not any(isinstance(n, SymNumber) for n in counts)
+    return known and all(n == counts[0] for n in counts)
 
 
 def _derivative(place: Where, behind: Any) -> Where:
@@ -189,16 +224,22 @@ class CaptureTracer(Tracer):
         """As the base class; what `fn` changes that is not in the graph is refused, but for random
         draws: how many they are is kept in the part. `own`: the caller looks after the changes and
         the exceptions."""
-        bounds, before = self._bounds, {key: d.count for key, d in self.draws.items()}
+        bounds, before = self._bounds, {key: d.place() for key, d in self.draws.items()}
         self._bounds, state = set(bounds), None if own else State(self.session)
+
+        def counted() -> tuple[Any, dict[int, Any]]:
+            value = fn()
+            places = {key: before.get(key, (d.first, 0, 0)) for key, d in self.draws.items()}
+            return value, {key: d.since(self, places[key]) for key, d in self.draws.items()}
+
         try:
-            value, part = super().part(fn, writes=writes or own)
+            (value, drawn), part = super().part(counted, writes=writes or own)
             for changed in () if state is None else state.changes():
                 self.refuse_effect(
                     f"a function that is given to control flow changes {_name(changed)}"
                 )
-            drawn = {key: d.count - before.get(key, 0) for key, d in self.draws.items()}
-            return value, replace(part, more={key: n for key, n in drawn.items() if n})
+            more = {key: n for key, n in drawn.items() if isinstance(n, SymNumber) or n}
+            return value, replace(part, more=more)
         except (Break, DataDependent, UnknownValue):
             raise
         except Exception as error:
@@ -208,25 +249,26 @@ class CaptureTracer(Tracer):
             raise Break("data dependent", what) from error
         finally:
             self._bounds = bounds
-            for key, draws in self.draws.items():
-                draws.count = before.get(key, 0)
+            for key, d in self.draws.items():
+                d.start, d.count, d.passed = before.get(key, (d.first, 0, 0))
 
     def body(self, fn: Callable[[], Any]) -> tuple[Any, Part]:
         """As `part`; random draws of a step are numbered from where the step begins."""
-        before = {key: (d.start, d.count, d.outer) for key, d in self.draws.items()}
+        before = {key: (d.outer, d.began, *d.place()) for key, d in self.draws.items()}
         for d in self.draws.values():
             if d.seed is not None:
                 d.outer, d.start, d.count = d.start, self.beginning(), 0
+                d.began = d.start
         self.bodies += 1
         try:
             value, part = self.part(fn)
-            places = {key: self.draws[key].start.leaf for key in part.more}
-            drawn = [(key, places[key], n) for key, n in part.more.items()]
+            drawn = [(key, self.draws[key].began.leaf, n) for key, n in part.more.items()]
             return value, replace(part, more=drawn)
         finally:
             self.bodies -= 1
             for key, d in self.draws.items():
-                d.start, d.count, d.outer = before.get(key, (d.outer, 0, None))
+                saved = before.get(key, (None, None, d.first, 0, 0))
+                d.outer, d.began, d.start, d.count, d.passed = saved
 
     def beginning(self) -> SymNumber:
         """What stands for the ordinal of the first draw of a step."""
@@ -238,6 +280,8 @@ class CaptureTracer(Tracer):
         length: Any = rest[6]
         counters = {x: (_in(first), step) for x, first, step in numbers}
         for key, place, count in part.more:
+            if isinstance(count, SymNumber):
+                raise Break("effect", "the steps of a loop draw differently many random numbers")
             state = self.draws[key]
             first = self.plus(state.start, state.count)
             counters[place] = _in(first), count
@@ -263,22 +307,43 @@ class CaptureTracer(Tracer):
     def choice(
         self, pick: Arg, parts: Sequence[Part], outputs: Sequence[Any], avals: Sequence[Aval]
     ) -> Sequence[Node]:
-        """As the base class. All parts draw as often, so that what is drawn later is the same."""
-        for part in parts:
-            if part.more != parts[0].more:
-                raise Break("effect", "the arms of a choice draw differently many random numbers")
-        for key, count in parts[0].more.items():
-            self.draws[key].count += count
-        return super().choice(pick, parts, outputs, avals)
+        """As the base class. Where the parts draw differently many numbers, how many is one more
+        output: what is drawn later goes on behind them."""
+        counts = {
+            key: [part.more.get(key, 0) for part in parts] for part in parts for key in part.more
+        }
+        apart = {key: ns for key, ns in counts.items() if not _is_one(ns)}
+        if apart and (
+            self.bodies or any(isinstance(n, SymInt) for ns in apart.values() for n in ns)
+        ):
+            raise Break("effect", "the arms of a choice draw differently many random numbers")
+        for key in counts.keys() - apart.keys():
+            self.draws[key].count += counts[key][0]
+        rows = [(*row, *(_in(ns[i]) for ns in apart.values())) for i, row in enumerate(outputs)]
+        handles = super().choice(pick, parts, rows, [*avals, *(scalar_aval(0) for _ in apart)])
+        for key, handle in zip(apart, handles[len(avals) :], strict=True):
+            self.draws[key].skip(self, SymNumber(self, int, handle))
+        return handles[: len(avals)]
 
     def loop(
         self, go: Arg, part: Part, outputs: Sequence[Arg], carried: Sequence[Node],
         start: Sequence[Arg], avals: Sequence[Aval],
     ) -> Sequence[Node]:  # fmt: skip
-        """As the base class; nothing is drawn in it."""
-        if part.more:
+        """As the base class; where the stream of random numbers is, is carried, too."""
+        drawn = [(self.draws[key], place, n) for key, place, n in part.more]
+        if any(isinstance(n, SymInt) for *_, n in drawn):
             raise Break("effect", DRAWS)
-        return super().loop(go, part, outputs, carried, start, avals)
+        ordinal = scalar_aval(0)
+        first = [_in(self.plus(state.start, state.count)) for state, *_ in drawn]
+        then = [self.outlines.plus(place, _in(n)) for _, place, n in drawn]
+        handles = super().loop(
+            go, part, [*outputs, *then], [*carried, *(place for _, place, _ in drawn)],
+            [*start, *first], [*avals, *(ordinal for _ in drawn)],
+        )  # fmt: skip
+        for (state, *_), before, handle in zip(drawn, first, handles[len(avals) :], strict=True):
+            number = scalars.emit(self, "sub", int, handle, before)
+            state.skip(self, SymNumber(self, int, number))
+        return handles[: len(avals)]
 
     def _check_index(self, op: Op, bounds: Bounds) -> None:
         if bounds in self._bounds or is_place(bounds.places) or is_found(bounds):
@@ -415,7 +480,8 @@ class CaptureTracer(Tracer):
             generator.manual_seed(seed)
             return
         state = self.draws_of(generator)
-        state.seed, state.start, state.count = int(seed) & 0xFFFFFFFFFFFFFFFF, 0, 0
+        state.seed, state.count, state.passed = int(seed) & 0xFFFFFFFFFFFFFFFF, 0, 0
+        state.first = state.start = 0
         state.reseeded = True
 
     def draws_of(self, generator: Generator) -> Draws:

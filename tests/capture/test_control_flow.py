@@ -331,11 +331,6 @@ def writes_in_place_outside(x):
     return x * W
 
 
-def draws_unequally(x):
-    y = eager.cond(x.sum() > 0, lambda: x + eager.rand(3), lambda: x)
-    return y + eager.rand(3)
-
-
 def seeds(x):
     def true():
         eager.manual_seed(7)
@@ -358,7 +353,7 @@ def a_gradient_that_stays(x):
 EFFECTS = [
     appends, appends_to_a_local, stores_in_a_dictionary, sets_an_attribute, sets_a_local, prints,
     advances_an_iterator, advances_a_generator, writes_in_place, writes_in_place_outside,
-    draws_unequally, seeds, a_gradient_that_stays,
+    seeds, a_gradient_that_stays,
 ]  # fmt: skip
 
 

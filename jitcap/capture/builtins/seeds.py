@@ -47,7 +47,7 @@ def _place(s: Session, generator: Any) -> Any:
     state = tracer.draws_of(generator).opened(tracer)
     seed = state.seed if state.reseeded else state.read(tracer, "seed_value")
     place = seed, tracer.plus(state.start, state.count)
-    state.places.append((place, (state.seed, state.start, state.count, state.reseeded)))
+    state.places.append((place, state.now()))
     return place
 
 
@@ -61,4 +61,4 @@ def _go_to(s: Session, generator: Any, place: Any) -> None:
     known = next((before for there, before in state.places if there is place), None)
     if known is None:
         raise Break("effect", "a generator goes back to where another part of the program was")
-    state.seed, state.start, state.count, state.reseeded = known
+    state.go_to(known)
