@@ -139,6 +139,20 @@ def test_jit_makes_and_moves_tensors_of_devices():
         assert (jitted.stats.graphs, jitted.stats.splits, jitted.stats.fallbacks) == (1, 0, 0)
 
 
+@pytest.mark.parametrize("n", [2, 1024, 1500])
+def test_sums_at_one_place_count_each_value(n):
+    """Neither the index nor the value depends on which element it is."""
+
+    def sums(x, i, v):
+        return x.index_add(0, i, v), x.index_put((i,), v, accumulate=True), x.scatter_add(0, i, v)
+
+    x, i = eager.zeros(3, device="cuda"), eager.ones(1, dtype=eager.int64, device="cuda")
+    i, v = i.expand(n), eager.ones(1, device="cuda").expand(n)
+    for found in (*sums(x, i, v), *jit(sums)(x, i, v)):
+        assert found.tolist() == [0, n, 0]
+    assert x[:, None].index_add(0, i, v[:, None]).tolist() == [[0], [n], [0]]
+
+
 def test_views_and_tape_work_through_it():
     x = X.cuda().requires_grad_()
     y = x.clone()

@@ -146,10 +146,12 @@ class Block(Walk[Text]):
         return Text(name, value.dims)
 
     def store(self, s: Store, dims: Iterable[str], value: Text, address: Text) -> None:
-        """Write `value` at `address`; `dims` are the dimensions the stage runs over."""
+        """Write `value` at `address`; `dims` are the dimensions the stage runs over. What combines
+        does so once for each element of them, also where all go to one place."""
         dims = frozenset(dims)
         mask = self._mask(dims, ())
-        span = dims_in(address.dims | value.dims | (dims & self.masks.keys()))
+        needed = dims & self.masks.keys() if s.monoid is None else dims
+        span = dims_in(address.dims | value.dims | needed)
         target = self._widened(address, span)
         if s.monoid is None:
             self.put(f"tl.store({target}, {bare(value.text)}{mask})")
