@@ -9,6 +9,7 @@ from triton_races import watching
 pytest.importorskip("triton.language")
 
 import eager
+from codegen.emit.triton.runtime.build import DEFAULT_TARGET
 from codegen.emit.triton.tile import DEFAULT, Sizes
 from codegen.op_kernels import compile_op
 from eager.aval import Aval
@@ -263,6 +264,15 @@ def test_large_index_spaces_count_in_64_bits():
         REGISTRY["dot"], sides, {}, [Aval((2**27, 16), eager.float32, "cuda:0")]
     ).steps
     assert "k = tl.arange(0, 32).to(tl.int64)" in step.kernel.source
+
+
+def test_a_transposition_beyond_32_bits():
+    n = 2**16
+    aval = Aval((n, n), eager.int8, "cuda:0")
+    turned, target = Operand(aval, (1, n)), Operand(aval, (n, 1))
+    (step,) = compile_op(REGISTRY["clone"], [turned], {}, [aval], target).steps
+    assert "pid_c = (tl.program_id(0) % 2048).to(tl.int64)" in step.kernel.source
+    step.kernel.compiled(DEFAULT_TARGET)
 
 
 def test_a_last_block_ends_within_32_bits():

@@ -131,9 +131,9 @@ class Writer:
         t, stage = self.tiling, self.tiling.stages[0]
         across = blocks(stage.cols, stage.block)
         count = self.signature.size(across)
-        pid = f"tl.program_id(0) // {count}"
+        pid = f"(tl.program_id(0) // {count})"
         self.open_rows(block, masked=not divides(t.block, t.rows), pid=pid)
-        block.put(f"pid_c = tl.program_id(0) % {count}{'.to(tl.int64)' if self.wide else ''}")
+        block.put(f"pid_c = (tl.program_id(0) % {count}){'.to(tl.int64)' if self.wide else ''}")
         spelled = _span("pid_c", stage.block, "[None, :]")
         self.open_cols(block, stage, spelled, not divides(stage.block, stage.cols))
         self.stage(block, stage)
