@@ -113,8 +113,8 @@ class Common:
                 self.ints[k] = _in_64_bits(int(x))
         now = self.host.tobytes()
         if now != self.before:
-            self.before = now
             self.pool.device.upload(self.block, self.host, self.stream)
+            self.before = now
 
 
 def _in_64_bits(x: int) -> int:
@@ -150,7 +150,16 @@ class Sized:
 
     # ---- a run
     def __call__(self, inputs: Sequence[Any], stream: Any) -> None:
-        """Queue a run on what `inputs` are."""
+        """Queue a run on what `inputs` are. Where that fails (no memory is left), the next run
+        takes nothing of it for granted."""
+        try:
+            self._run(inputs, stream)
+        except BaseException:
+            self.moves, self.last, self.recording, self.commands.key = -1, (), None, None
+            self.commands.place(self.placed())
+            raise
+
+    def _run(self, inputs: Sequence[Any], stream: Any) -> None:
         if self.moves != self.common.moves:
             self._place_arena()
         for piece in self.copies.values():

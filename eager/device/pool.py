@@ -72,6 +72,7 @@ class Slot:
     def __init__(self, pool: Pool, nbytes: int, stream: Any) -> None:
         self.own = pool.empty(nbytes, stream)
         self.copied = False
+        self._copy: Any = None  # where the next result is copied to: there is room before the run
         self._lease: Any = None  # a weak reference
 
     def give(self, stream: Any) -> Buffer:
@@ -81,7 +82,7 @@ class Slot:
             lease = Lease(own)
             self._lease = weakref.ref(lease)
             return lease
-        to = own.pool.empty(own.nbytes, stream)
+        to, self._copy = self._copy, None
         if own.nbytes:
             target = Region(to.address, own.nbytes, writes=True, reads=False)
             own.pool.device.copy(target, Region(own.address, own.nbytes), stream)
@@ -89,13 +90,18 @@ class Slot:
 
     def vacate(self, stream: Any) -> bool:
         """It is to be written on the stream, behind all that read it. What a living tensor has
-        stays its own: then the slot is elsewhere."""
-        kept = None if self._lease is None else self._lease()
-        self._lease = None
-        if kept is not None:
-            self.own, self.copied = self.own.pool.empty(self.own.nbytes, stream), True
-            return True
+        stays its own: then the slot is elsewhere. Where there is no memory, nothing changes."""
         own = self.own
+        kept = None if self._lease is None else self._lease()
+        moves = kept is not None
+        if moves:
+            own = own.pool.empty(own.nbytes, stream)
+        if (self.copied or moves) and self._copy is None:
+            self._copy = own.pool.empty(own.nbytes, stream)
+        self._lease = None
+        if moves:
+            self.own, self.copied = own, True
+            return True
         for user in own.users:
             if user is not stream:
                 stream.wait(_mark(own.pool, user))

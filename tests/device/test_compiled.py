@@ -448,6 +448,24 @@ def test_what_holds_memory_is_told_and_programs_give_theirs_back(simulated):
         g(x)
 
 
+def test_a_call_without_memory_leaves_nothing_behind(simulated):
+    """Neither places that it had put into launches, nor that a result was to move."""
+    f = jit(lambda x, s: (x * s, x - 1))
+    xs = [eager.full((64, 64), float(i), device="cuda") for i in range(4)]
+    kept = []
+    for x in xs:
+        simulated.faults.memory = int(cuda.counters()["bytes_allocated"])
+        places.pool(0).release()
+        for _ in range(2) if kept else ():
+            with pytest.raises(OutOfMemoryError, match="tensors hold"):
+                f(x, 3.0)
+        simulated.faults.memory = None
+        kept.append(f(x, 3.0))
+    for i, (y, z) in enumerate(kept):
+        assert np.array_equal(y.cpu(), np.full((64, 64), 3.0 * i))
+        assert np.array_equal(z.cpu(), np.full((64, 64), i - 1.0))
+
+
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
 def test_training_is_that_of_the_cpu(name):
     (expected, found) = train(name, "cpu", 4), done(lambda: train(name, "cuda", 4, jit))
