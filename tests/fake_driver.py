@@ -160,6 +160,11 @@ class FakeDriver:
         self._current.context = context
 
     def CtxSynchronize(self):
+        if any(self.homes[stream] == self.context() for stream in self.captures):
+            raise Refused(900)
+        self.drain_all()
+
+    def drain_all(self):
         for stream in self.queues:
             if self.homes.get(stream, self.context()) == self.context():
                 self.drain(stream)
@@ -179,7 +184,7 @@ class FakeDriver:
         return address
 
     def MemFree(self, address):
-        self.CtxSynchronize()
+        self.drain_all()
         if self.blocks.pop(int(address), None) is None:
             raise Refused(1)
 

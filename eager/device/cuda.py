@@ -186,6 +186,12 @@ class CudaStream:
         self.handle = made
         self.recorded: list[Any] | None = None  # while it is recorded: the tables of its kernels
 
+    @property
+    def target(self) -> Any:
+        """Where a command goes, for who holds the device's lock: a recording is made on a stream
+        of its own, so that other threads may wait and copy on this one meanwhile."""
+        return self.handle if self.recorded is None else self.device.recorder.handle
+
     def record(self, event: CudaEvent) -> None:
         _not_recording(self, "an event")
         self.device.call("cuEventRecord", event.handle, self.handle)
@@ -234,6 +240,7 @@ class CudaDevice:
         self.counted = Counters()
         self.dead: collections.deque[tuple[str, Any]] = collections.deque()  # to give back
         self._lock = threading.RLock()  # while something is queued: parameter blocks are shared
+        self._capturing = threading.Lock()  # the driver does not wait for all meanwhile
         self._functions = _Functions(self)
         self._sizes: dict[int, int] = {}
         self._context: Any = None
@@ -246,6 +253,8 @@ class CudaDevice:
         self._foreign: dict[int, CudaStream] = {}
         self.main = self.stream()
         self._tables = self.stream()  # on which tables come there while another is recorded
+        self.recorder = self.stream()  # on which recordings are made, by this thread
+        self.recording_thread = 0
         _devices.add(self)
 
     def _properties(self, unit: Any) -> Properties:
@@ -316,7 +325,8 @@ class CudaDevice:
     def synchronize(self) -> None:
         for stream in self._streams:
             _not_recording(stream, "a synchronization")
-        self.wait_for("cuCtxSynchronize")
+        with self._capturing:
+            self.wait_for("cuCtxSynchronize")
 
     # ---- memory
     def pinned(self, nbytes: int) -> Array:
@@ -383,7 +393,7 @@ class CudaDevice:
     def copy(self, to: Region, source: Region, stream: CudaStream) -> None:
         with self._lock:
             if to.nbytes:
-                self.call("cuMemcpyDtoDAsync", to.address, source.address, to.nbytes, stream.handle)
+                self.call("cuMemcpyDtoDAsync", to.address, source.address, to.nbytes, stream.target)
             self.counted.copy("on_device", to.nbytes)
 
     def copy_to(self, peer: CudaDevice, to: Region, source: Region, stream: CudaStream) -> None:
@@ -415,7 +425,7 @@ class CudaDevice:
     def clear(self, region: Region, stream: CudaStream) -> None:
         with self._lock:
             if region.nbytes:
-                self.call("cuMemsetD8Async", region.address, 0, region.nbytes, stream.handle)
+                self.call("cuMemsetD8Async", region.address, 0, region.nbytes, stream.target)
 
     def launch(
         self,
@@ -445,7 +455,7 @@ class CudaDevice:
                 values = [*first, *values[:own]]
             function.pack(values)
             (error,) = self.driver.cuLaunchKernel(
-                function.handle, *grid, function.threads, 1, 1, function.shared, stream.handle,
+                function.handle, *grid, function.threads, 1, 1, function.shared, stream.target,
                 function.pointers, 0,
             )  # fmt: skip
             if error:
@@ -497,31 +507,48 @@ class CudaDevice:
 
     # ---- recordings
     def record(self, work: Callable[[], None], stream: CudaStream) -> CudaRecording:
-        with self._lock:
-            _not_recording(stream, "a recording")
+        _not_recording(stream, "a recording")
+        with self._capturing, self._lock:
             before = dict(self.counted.counts)
-            self.call("cuStreamBeginCapture", stream.handle, CaptureMode.RELAXED)
-            tables = stream.recorded = []
             try:
-                work()
+                recording = CudaRecording(self, *_captured(self, work, stream))
             finally:
-                stream.recorded = None
                 self.counted.counts.update(before)
-                error, graph = self.driver.cuStreamEndCapture(stream.handle)
-                if not error:
-                    made = self.driver.cuGraphInstantiate(graph, 0)
-                    self.driver.cuGraphDestroy(graph)
-            if error or made[0]:
-                raise self.failed(error or made[0])
             self.counted.add("recordings")
-            return CudaRecording(self, made[1], tables)
+            return recording
 
     def counters(self) -> Mapping[str, float]:
         return self.counted.table()
 
 
+def _captured(
+    device: CudaDevice, work: Callable[[], None], stream: CudaStream
+) -> tuple[Any, list[Any]]:
+    """The graph of what `work` queues on the stream, and the tables of its kernels."""
+    handle, made = device.recorder.handle, None
+    tables: list[Any] = []
+    device.call("cuStreamBeginCapture", handle, CaptureMode.RELAXED)
+    stream.recorded, device.recording_thread = tables, threading.get_ident()
+    try:
+        work()
+        made = True
+    finally:
+        stream.recorded, device.recording_thread = None, 0
+        error, graph = device.driver.cuStreamEndCapture(handle)
+        if not error:
+            if made:
+                error, made = device.driver.cuGraphInstantiate(graph, 0)
+            device.driver.cuGraphDestroy(graph)
+        if error or not made:
+            device.dead.extend(("cuMemFree", address) for address in tables)
+    if error:
+        raise device.failed(error)
+    return made, tables
+
+
 def _not_recording(stream: CudaStream, what: str) -> None:
-    if stream.recorded is not None:
+    """Where this thread does, it is a mistake; others may go on."""
+    if stream.recorded is not None and stream.device.recording_thread == threading.get_ident():
         raise DeviceFailure(f"{what} on stream {stream.number} while its commands are recorded")
 
 

@@ -252,6 +252,40 @@ def test_what_a_recording_may_not_hold(unit, add, what):
     assert read(unit, region) == [2, 3]
 
 
+def test_another_thread_goes_on_while_a_stream_is_recorded(unit, add):
+    region, other = block(unit, [1, 2]), block(unit, [5, 6])
+    recorded, done = threading.Event(), threading.Event()
+    found = []
+
+    def work():
+        unit.launch(add, ONE, [region, 2, 1.0], unit.main)
+        recorded.set()
+        assert done.wait(20)
+
+    def beside():
+        recorded.wait(20)
+        try:
+            unit.main.synchronize()
+            found.append(unit.main.query())
+        except DeviceFailure as error:
+            found.append(error)
+        finally:
+            done.set()
+        unit.upload(other, np.array([7, 8], np.float32), unit.main)
+        unit.launch(add, ONE, [other, 2, 1.0], unit.main)
+        unit.synchronize()
+        found.append(read(unit, other))
+
+    thread = threading.Thread(target=beside)
+    thread.start()
+    recording = unit.record(work, unit.main)
+    thread.join(20)
+    assert found == [True, [8, 9]]
+    assert read(unit, region) == [1, 2]
+    recording.replay(unit.main)
+    assert read(unit, region) == [2, 3]
+
+
 def test_the_pool_gives_memory_again_and_tells_who_holds_it(driver):
     driver.total = 1 << 20
     pool = Pool(cuda.CudaDevice(driver))
