@@ -494,6 +494,17 @@ def walk_atoms(index: Affine) -> Iterator[Atom]:
             yield from walk_atoms(atom.index)
 
 
+def ranges(index: Affine) -> Iterator[tuple[Size, Size]]:
+    """The bounds of `index`, and of what is divided in it, made positive: what is left of a large
+    number may be small."""
+    yield index.lo, index.hi
+    for atom in walk_atoms(index):
+        if isinstance(atom, FloorDiv | Mod):
+            inner = atom.index
+            lifted = inner.hi if at_least(inner.lo, 0) else inner.hi - inner.lo + atom.divisor
+            yield inner.lo, lifted
+
+
 def sizes(index: Affine) -> Iterator[Size]:
     """The sizes in `index` that may be symbolic."""
     yield index.const

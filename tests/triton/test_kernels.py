@@ -266,6 +266,24 @@ def test_large_index_spaces_count_in_64_bits():
     assert "k = tl.arange(0, 32).to(tl.int64)" in step.kernel.source
 
 
+def every(x):
+    return x[:, None].expand(2**16, 2**16).reshape(-1)[:: 3 * 2**16 + 3] * 2
+
+
+def ramp_on_a_product(x):
+    y = x[:1600].reshape(40, 40)
+    return y @ y + eager.arange(0, 40 * 300_000_000, 300_000_000)
+
+
+@pytest.mark.parametrize("fn", [every, ramp_on_a_product])
+def test_indices_on_the_way_may_need_64_bits(fn):
+    """What is divided may be larger than what is left; what is added to a product is no address."""
+    x = eager.arange(2**16, dtype=eager.float32) / 2**16
+    expected = fn(x) if fn is ramp_on_a_product else x[np.arange(21846) * (3 * 2**16 + 3) >> 16] * 2
+    got, _ = helpers.run(fn, (x,))
+    np.testing.assert_allclose(got[0], expected.numpy(), rtol=1e-5)
+
+
 def test_a_transposition_beyond_32_bits():
     n = 2**16
     aval = Aval((n, n), eager.int8, "cuda:0")

@@ -14,7 +14,7 @@ from codegen import affine, expr
 from codegen.affine import Affine, Axis
 from codegen.emit.triton import table
 from codegen.emit.triton.expr import STEP, Signature, Text, mask, needs_int64, plain_block
-from codegen.emit.triton.kernel import KernelText, finished, overtakes
+from codegen.emit.triton.kernel import KernelText, finished, is_narrow, overtakes
 from codegen.expr import Expr, Load
 from codegen.ir import Access, Buffer, Kernel, Library, Stage, Store, Unsupported, homes
 from codegen.rewrite import Rewrite
@@ -57,11 +57,11 @@ def dot(step: Library, buffers: Mapping[str, Buffer], epilogue: Kernel | None = 
     if not dtype.is_floating_point:
         raise Unsupported(f"the triton backend has no matrix product of {dtype.name}")
     tile = dot_tile(m, n, k, dtype)
-    others = () if epilogue is None else epilogue.reads()
-    wide = needs_int64(buffers[x] for x in (a.buffer, b.buffer, step.outs[0], *others))
+    out = _result(step, (*batch, m, n), buffers, epilogue)
+    wide = needs_int64(buffers[x] for x in (a.buffer, b.buffer, step.outs[0]))
+    wide = wide or not is_narrow(out.stage, ())
     whole = ".to(tl.int64)" if wide else ""
     signature = Signature(buffers, wide)
-    out = _result(step, (*batch, m, n), buffers, epilogue)
     blocks_m, blocks_n = blocks(m, tile.m), blocks(n, tile.n)
     down, across, each = map(signature.size, (blocks_m, blocks_n, blocks_m * blocks_n))
     lines = [

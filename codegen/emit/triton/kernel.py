@@ -9,7 +9,7 @@ is updated in place and its store, where another thread may store than those tha
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Final
@@ -22,7 +22,7 @@ from codegen.emit.triton.reduce import Span
 from codegen.emit.triton.runtime.program import size_key
 from codegen.emit.triton.tile import TiledStage, Tiling
 from codegen.expr import Expr, Load
-from codegen.ir import Buffer, Store, Unsupported, homes
+from codegen.ir import Buffer, Stage, Store, Unsupported, homes
 from codegen.sizes import (
     Size,
     at_least,
@@ -63,7 +63,7 @@ class Writer:
     def __init__(self, tiling: Tiling, buffers: Mapping[str, Buffer]) -> None:
         self.tiling = tiling
         self.buffers = buffers
-        self.wide = not all(_is_narrow(tiling.rows, stage) for stage in tiling.stages)
+        self.wide = not all(is_narrow(s.stage, (tiling.rows, s.cols)) for s in tiling.stages)
         self.signature = Signature(buffers, self.wide)
         self.numbers = count()
         self.two_dims = tiling.block > 1 and any(s.block > 1 for s in tiling.stages)
@@ -329,11 +329,11 @@ def overtakes(s: Store, old: Sequence[Load], dims: frozenset[str]) -> bool:
     return not all(x.offset is s.offset and x in parts for x in old)
 
 
-def _is_narrow(rows: Size, stage: TiledStage) -> bool:
-    """Whether 32 bits hold the counters and the index forms of a stage, those that are values
-    included."""
-    bounds = [(x.lo, x.hi) for x in stage.stage.indices()]
-    return fit_32_bits((rows, stage.cols)) and all(is_short(lo, hi) for lo, hi in bounds)
+def is_narrow(stage: Stage, counts: Iterable[Size]) -> bool:
+    """Whether 32 bits hold counters below these, and the index forms of a stage, those that are
+    values included."""
+    bounds = (pair for x in stage.indices() for pair in affine.ranges(x))
+    return fit_32_bits(counts) and all(is_short(lo, hi) for lo, hi in bounds)
 
 
 def _axis(name: str, size: Size) -> Axis | None:
