@@ -245,6 +245,19 @@ def test_equal_kernels_are_emitted_once():
     assert len(program.kernels) <= len(program.launches)
 
 
+def test_a_length_that_comes_again_behind_another():
+    """Its positions are its own, not those of the wider tile in between."""
+
+    def fn(x, y):
+        top = x.amax(1, keepdim=True)
+        return (x * (y * top).sum(1, keepdim=True)).argmax(1)
+
+    args = floats(30, 5), floats(30, 300)
+    got, program = helpers.run(fn, args)
+    assert len(program.launches) == 1
+    np.testing.assert_array_equal(got[0], fn(*args).numpy())
+
+
 def test_empty_and_scalar_tensors():
     for args in ((floats(0, 3),), (floats(),)):
         got, _ = helpers.run(lambda x: (x * 2 + 1, x.sum()), args)

@@ -153,7 +153,9 @@ class Writer:
 
     @staticmethod
     def counter(block: Block, axis: Axis | None, text: Text) -> None:
+        """Let it be the last: the one of its dimension that the stage counts by."""
         if axis is not None:
+            block.counters.pop(axis, None)
             block.counters[axis] = text
 
     @staticmethod
@@ -208,8 +210,10 @@ class Writer:
             self.open_cols(
                 block, stage, self.arange(stage.block), not same(stage.block, stage.cols)
             )
-        elif not same(stage.block, stage.cols):
-            block.masks["c"] = f"m{block.counters[axis].text}"
+        else:
+            self.counter(block, axis, block.counters[axis])
+            if not same(stage.block, stage.cols):
+                block.masks["c"] = f"m{block.counters[axis].text}"
         self.stage(block, stage)
 
     def arange(self, width: int) -> str:
