@@ -150,7 +150,12 @@ def load() -> Any:
     try:
         from cuda.bindings import driver
     except ImportError:
-        return CtypesDriver(library)
+        try:
+            return CtypesDriver(library)
+        except AttributeError as error:  # a function that came later
+            raise DeviceUnavailable(
+                f"no GPU can be used: the NVIDIA driver is too old ({error}). Update it"
+            ) from None
     return driver
 
 

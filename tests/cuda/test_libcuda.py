@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from eager.device import libcuda
+from eager.device.protocol import DeviceUnavailable
 
 PROGRAM = """
 import sys
@@ -108,6 +109,17 @@ def test_the_functions_are_called_as_the_library_has_them(library, way):
     command = [sys.executable, "-c", hide + PROGRAM, way]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.stdout == "done\n", done.stderr
+
+
+def test_a_driver_that_lacks_a_function_is_too_old(monkeypatch):
+    class Old:
+        def __getitem__(self, name):
+            raise AttributeError(f"libcuda.so.1: undefined symbol: {name}")
+
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    monkeypatch.setattr(libcuda.ctypes, "CDLL", lambda name: Old())
+    with pytest.raises(DeviceUnavailable, match=r"too old .*undefined symbol: cuInit.* Update it"):
+        libcuda.load()
 
 
 def test_each_function_is_named_with_its_parameters():
