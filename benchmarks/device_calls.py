@@ -56,6 +56,9 @@ class ReadyDriver:
         found = {Attribute.COMPUTE_CAPABILITY_MAJOR: 9, Attribute.COMPUTE_CAPABILITY_MINOR: 0}
         return 0, found.get(Attribute(attribute), 1 << 20)
 
+    def cuDeviceGetCount(self) -> tuple[int, int]:
+        return 0, 1
+
     def cuMemAlloc(self, nbytes: int) -> tuple[int, int]:
         address, self.next = self.next, self.next + -(-nbytes // 512) * 512
         return 0, address

@@ -244,6 +244,7 @@ class CudaDevice:
         self._functions = _Functions(self)
         self._sizes: dict[int, int] = {}
         self._context: Any = None
+        self._several = count(driver) > 1
         self._peers: set[CudaDevice] = set()  # that copies went to
         self._unit = unit = self.call("cuDeviceGet", index)
         self.properties = self._properties(unit)
@@ -289,12 +290,14 @@ class CudaDevice:
         return values[0] if values else None
 
     def enter(self) -> None:
-        """Only while the device is in order; its context is this thread's from now on."""
+        """Only while the device is in order; its context is this thread's from now on. Where there
+        are several GPUs, another library may have made another one's current since."""
         if self.failure is not None:
             raise DeviceFailure(
                 f"cuda:{self.index} takes no more work since: {self.failure}"
             ) from self.failure
-        if self._context is not None and getattr(_here, "device", None) is not self:
+        known = not self._several and getattr(_here, "device", None) is self
+        if not known and self._context is not None:
             (error,) = self.driver.cuCtxSetCurrent(self._context)
             if error:
                 raise self.failed(error)
