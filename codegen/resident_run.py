@@ -9,7 +9,7 @@ memory, and from then on a run is one replay.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -247,14 +247,15 @@ class Sized:
         """Replay the launches, or queue them; they are `known` where all memory that is written
         lies as in the last run."""
         if self.recording is None and known:
-            work = functools.partial(self._queue, stream)
-            self.recording = self.pool.device.record(work, stream)
+            unit = self.pool.device
+            work = functools.partial(self._queue, stream, unit.launch)
+            self.recording = self.pool.with_room(lambda: unit.record(work, stream))
             self.counted.recordings += 1
         if self.recording is not None:
             self.recording.replay(stream)
             self.counted.replays += 1
         else:
-            self._queue(stream)
+            self._queue(stream, self.pool.launch)
             self.counted.queued += 1
 
     def _prepare(self, inputs: Sequence[Any]) -> bool:
@@ -280,11 +281,11 @@ class Sized:
             self.recording = None
         return known
 
-    def _queue(self, stream: Any) -> None:
+    def _queue(self, stream: Any, launch: Callable[..., None]) -> None:
         unit = self.pool.device
         for kernel, grid, arguments in self.commands.prepared:
             if grid[0]:
-                unit.launch(kernel, grid, arguments, stream)
+                launch(kernel, grid, arguments, stream)
         for target, source in self.results.copies(self.slots, self.commands.regions):
             unit.copy(target, source, stream)
 

@@ -276,7 +276,7 @@ def _launched(
             else:
                 address = into.address  # type: ignore[union-attr]
             arguments.append(Region(address, nbytes, writes))
-        unit.launch(kernel, grid, arguments, stream, flops=flops)
+        pool.launch(kernel, grid, arguments, stream, flops=flops)
     return results
 
 

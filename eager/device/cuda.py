@@ -461,10 +461,10 @@ class CudaDevice:
                 function.handle, *grid, function.threads, 1, 1, function.shared, stream.target,
                 function.pointers, 0,
             )  # fmt: skip
-            if error:
-                raise self.failed(error)
             if table is not None:
                 self.call("cuMemFreeAsync", table, stream.handle)
+            if error:
+                raise self.failed(error)
             self.counted.add("launches")
 
     def _table(

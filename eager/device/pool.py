@@ -12,10 +12,13 @@ import collections
 import gc
 import threading
 import weakref
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from eager.device.checks import Checks
-from eager.device.protocol import Device, OutOfMemoryError, Region
+from eager.device.protocol import Device, Grid, OutOfMemoryError, Region
+
+T = TypeVar("T")
 
 SMALLEST: Final = 512
 
@@ -168,24 +171,43 @@ class Pool:
     def _allocate(self, size: int, asked: int) -> int:
         self.misses += 1
         try:
-            address = self.device.allocate(size)
-        except OutOfMemoryError:
-            for holder in list(self.holders):
-                holder.let_go()
-            gc.collect()
-            self.release()
-            try:
-                address = self.device.allocate(size)
-            except OutOfMemoryError as error:
-                raise OutOfMemoryError(
-                    f"no memory on cuda:{self.device.index} for {text(asked)}: tensors hold "
-                    f"{text(self.allocated)}{self._of_programs()} (at most so far: "
-                    f"{text(self.peak)}), and what was cached was given back first. Use smaller "
-                    f"batches, or drop tensors that are not needed. ({error})"
-                ) from None
+            address = self.with_room(lambda: self.device.allocate(size))
+        except OutOfMemoryError as error:
+            raise OutOfMemoryError(
+                f"no memory on cuda:{self.device.index} for {text(asked)}: tensors hold "
+                f"{text(self.allocated)}{self._of_programs()} (at most so far: "
+                f"{text(self.peak)}), and what was cached was given back first. Use smaller "
+                f"batches, or drop tensors that are not needed. ({error})"
+            ) from None
         self.reserved += size
         self.peak_reserved = max(self.peak_reserved, self.reserved)
         return address
+
+    def with_room(self, work: Callable[[], T]) -> T:
+        """What `work` answers; where the device has no memory left, it is asked again when what is
+        cached was given back."""
+        try:
+            return work()
+        except OutOfMemoryError:
+            self._make_room()
+            return work()
+
+    def launch(
+        self, kernel: Any, grid: Grid, arguments: Sequence[Any], stream: Any, *, flops: int = 0
+    ) -> None:
+        """Queue a kernel, `with_room`: its code and tables need memory, too, which no tensor
+        has."""
+        try:
+            self.device.launch(kernel, grid, arguments, stream, flops=flops)
+        except OutOfMemoryError:
+            self._make_room()
+            self.device.launch(kernel, grid, arguments, stream, flops=flops)
+
+    def _make_room(self) -> None:
+        for holder in list(self.holders):
+            holder.let_go()
+        gc.collect()
+        self.release()
 
     def _of_programs(self) -> str:
         """What compiled programs hold of it, for people."""

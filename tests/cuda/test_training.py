@@ -66,6 +66,29 @@ def test_a_training_step_is_the_cpus():
     np.testing.assert_allclose(device_training.train("mlp", "cuda", 3), expected, rtol=1e-5)
 
 
+def test_kernels_get_memory_that_is_cached(driver):
+    """For their code, their tables, and a recording."""
+    step = jit(lambda x: (x @ x).exp())
+    x = eager.ones(16, 16, device="cuda")
+    for name, work in (
+        ("cuModuleLoadData", lambda: x.tan()),
+        ("cuModuleLoadData", lambda: step(x)),
+        ("cuGraphInstantiate", lambda: step(x)),
+    ):
+        for _ in range(3):
+            eager.empty(1 << 16, device="cuda")
+        places.pool(0).collect()
+        cached = places.pool(0).reserved
+        driver.fail[name] = [2]
+        assert work().shape == (16, 16)
+        assert not driver.fail[name]
+        assert places.pool(0).reserved < cached
+    assert np.allclose(step(x).cpu(), np.exp(16.0))
+    driver.fail["cuModuleLoadData"] = [2, 2]
+    with pytest.raises(eager.cuda.OutOfMemoryError, match="no memory left"):
+        x.sin()
+
+
 def test_a_compiled_training_step_is_one_replay(driver):
     expected = device_training.train("mlp", "cpu", 4)
     found = device_training.train("mlp", "cuda", 4, compiled=jit)
