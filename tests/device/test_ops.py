@@ -25,6 +25,7 @@ X, Y, M = values(5, 7), values(7), values(7, 4)
 CALLS = {
     "arithmetic with broadcasting": lambda x, y, m: (x * y + 2.5) / (x.abs() + 1),
     "ints and bools": lambda x, y, m: ((x * 3).to(eager.int32) // 2 % 5) * (x > 0),
+    "powers and divisors of ints": lambda x, y, m: 2 ** (x * 9).long() + (x * 9).long().gcd(eager.tensor(6, device=x.device)),
     "64 bits": lambda x, y, m: x.double().exp().log1p() - y,
     "16 bits": lambda x, y, m: (x.half() + y.half()).float() + x.bfloat16().float(),
     "reductions": lambda x, y, m: eager.cat([x.sum(1), x.amax(0), x.mean().reshape(1)]),

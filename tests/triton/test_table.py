@@ -1,9 +1,14 @@
 """The vocabulary is complete: every intrinsic, on every type that eager computes it on, in Triton's words."""
 
+import itertools
+import re
+
 import numpy as np
 import pytest
 
 from codegen.emit.triton import table
+from codegen.emit.triton.program import HEADER
+from codegen.emit.triton.runtime import build
 from codegen.expr import CODEGEN
 from codegen.ir import Unsupported
 from eager import dtype as dt
@@ -30,6 +35,23 @@ def test_every_intrinsic_is_spelled(name):
 def test_every_draw_is_spelled(name):
     for dtype in (dt.int64,) if name == "random_bits" else FLOATS:
         assert table.template(name, dtype)
+
+
+@pytest.mark.parametrize("dtype", [dt.int32, dt.bool_, dt.float32], ids=lambda d: d.name)
+def test_blocks_stand_beside_what_is_one_for_all(dtype):
+    """The interpreter lets a loop make a block of a number; the compiler does not."""
+    pytest.importorskip("triton.language")
+    lines = []
+    for fn, template in table.TABLES[dtype].items():
+        arity = 1 + max(map(int, re.findall(r"\{(\d)\}", template)))
+        for given in itertools.product(("x", "one"), repeat=arity):
+            if set(given) == {"x", "one"} and not fn.startswith(("random", "where")):
+                value = f"({template.format(*given)}).to({table.type_name(dtype)})"
+                lines.append(f"    tl.store(p + {128 * len(lines)} + at, {value})\n")
+    head = "\n\n@triton.jit\ndef all_of_it(p):\n    at = tl.arange(0, 128)\n"
+    source = f"{HEADER}{head}    x, one = tl.load(p + at), tl.load(p)\n{''.join(lines)}"
+    kernel = build.load_kernels(source).all_of_it
+    assert build.compile_offline(kernel, {"p": f"*{table.PARAMETERS[dtype]}"}, {})
 
 
 def test_what_a_type_lacks_is_refused_by_name():

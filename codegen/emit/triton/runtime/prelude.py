@@ -86,6 +86,7 @@ def int_fmod(a, b):
 @triton.jit
 def int_gcd(a, b):
     """Euclid's, by as many steps as two int64 need at most (neighbours in Fibonacci's sequence)."""
+    a, b = a + b * 0, b + a * 0  # a block each: a loop changes no shape
     for _ in range(92):
         rest = int_fmod(a, b)
         a = tl.where(b == 0, a, b)
@@ -138,9 +139,9 @@ def float_floor_div(a, b):
 def int_pow(base, exponent):
     """Whole power by squaring, wrapping around; a negative exponent gives 0 except for a base of 1
     or -1."""
-    one = base * 0 + 1
+    factor = base + exponent * 0  # a block, if either is: a loop changes no shape
+    one = factor * 0 + 1
     result = one
-    factor = base
     rest = exponent
     for _ in range(63):
         result = tl.where((rest & 1) != 0, result * factor, result)
