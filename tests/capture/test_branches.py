@@ -9,6 +9,7 @@ import pytest
 
 import eager
 from jitcap import jit
+from jitcap.capture.control import branch, repeat
 from jitcap.record import JitcapWarning
 from tests.capture.branch_programs_writes import ONE, SPLITS
 
@@ -252,3 +253,46 @@ def test_which_object_comes_back(fn):
             assert told(step, x, y) == told(fn, x, y)
     assert step.stats.fallbacks == 0
     assert step.stats.splits == (fn not in WHOLE)
+
+
+def test_branches_in_front_of_a_loop_are_none_of_its_tests(monkeypatch):
+    """Each is read up to where its own ways meet, so their number counts, and no power of two."""
+    space, read = {}, []
+    run = branch._Branch.run
+    monkeypatch.setattr(branch._Branch, "run", lambda self: read.append(1) or run(self))
+    text = ["def f(x):", "    if x.sum() > 0:"]
+    text += [f"        if x[0] > {i}:\n            x = x + {i}" for i in range(8)]
+    text += ["    while x.sum() < 50:", "        x = x * 2"]
+    exec("\n".join([*text, "    return x"]), space)
+    step = jit(space["f"], backend="eager")
+    for start in ([1.0, 2.0, 3.0], [8.0, 1.0, -1.0], [1.0, -4.0, 60.0]):
+        x = eager.tensor(start)
+        assert step(x).tolist() == space["f"](x).tolist()
+    assert step.stats.graphs == 1
+    assert not step.stats.splits
+    assert len(read) < 30
+
+
+def test_a_loop_that_is_none_is_not_tried_at_each_turn(monkeypatch):
+    made = []
+    before = repeat.Before
+    monkeypatch.setattr(repeat, "Before", lambda *args: made.append(1) or before(*args))
+
+    def chain(x, n):
+        last = None
+        for i in range(n):
+            last = (i, last)
+        return x, last
+
+    def counted(x, n):
+        last, i = None, 0
+        while i < n:
+            last, i = (i, last), i + 1
+        return x, last
+
+    x = eager.ones(2)
+    for fn in (chain, counted):
+        step = jit(fn, backend="eager")
+        for n in (10, 20, 30, 40):
+            assert step(x, n)[1] == fn(x, n)[1]
+    assert len(made) < 30

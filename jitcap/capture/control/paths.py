@@ -115,6 +115,8 @@ def loop_at(code: CodeType, index: int) -> While | None:
     if not steps and index in leaving and head not in _ahead(code, index):
         inner = next(j for j in _next(instructions, index) if j in body)
         again = head if _returns_to(instructions, body, head, inner) else inner
+    if not around and not _tests(code, index, loops[head], exits):
+        return None
     tested = [i for i in leaving if instructions[i].op in _TESTS]
     stored = {instructions[i].arg for i in body if instructions[i].op in _STORES}
     if steps:
@@ -188,6 +190,28 @@ def _ahead(code: CodeType, index: int) -> set[int]:
         return _next(instructions, i) if goes_on else ()
 
     return {*reach(_next(instructions, index), ahead)} - {EXIT}
+
+
+def _tests(code: CodeType, index: int, body: frozenset[int], exits: list[int]) -> bool:
+    """Whether an instruction in front of a loop belongs to its test: what is there besides may be
+    a branch with statements of its own, on the way to the loop."""
+    instructions = decode(code).instructions
+
+    def is_end(i: int) -> bool:
+        if i in body:
+            return True
+        return i != EXIT and any(
+            _alike(instructions, _behind_jumps(instructions, i), j) for j in exits
+        )
+
+    def is_pure(i: int) -> bool:
+        return i != EXIT and (instructions[i].op in _TESTS or instructions[i].op.startswith(_PURE))
+
+    found = reach(
+        _next(instructions, index),
+        lambda i: _next(instructions, i) if is_pure(i) and not is_end(i) else (),
+    )
+    return all(is_end(i) or is_pure(i) for i in found)
 
 
 def _alike(instructions: tuple[Instruction, ...], a: int, b: int) -> bool:

@@ -60,6 +60,7 @@ from jitcap.modes import Modes
 from jitcap.tracer import DataDependent, is_within
 
 TRIALS: Final = 8  # of a round, until all that it changes is carried
+FAILURES: Final = 4  # of a loop that could not be recorded: its other turns are read as they come
 EXITS: Final = 4  # of a loop, each with code of its own
 STOP: Final = -2  # where a frame stands when a round is over
 _AGAIN: Final = -1
@@ -152,6 +153,10 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
     direct = [end.number(pc) for pc, _ in starts]
     if index in loop.body and None in direct and meeting(code, index, loop) != EXIT:
         return False
+    endless = index == loop.head or not loop.bounded
+    if s.ties.failures.get((id(going or frame), index), (0,))[0] == FAILURES:
+        is_open = control_flow.decide(value)[0] is not None
+        return is_open and endless and s.ties.reasons[code, loop.head]
     state, before = Before(s, frame), (dict(frame.fast), [*frame.stack], frame.pc)
     if going is not None and index != loop.head:  # else it stands there
         going.enter(frame)
@@ -170,11 +175,11 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
     except (NotRolled, Break, Unsayable, DataDependent, UnknownValue) as why:
         reason = str(why.what if isinstance(why, Break) else why)
         frame.fast, frame.stack, frame.pc = before
-        first = s.ties.reasons.setdefault((code, loop.head), reason)
+        first = s.ties.failed(going or frame, index, (code, loop.head), reason)
         if _differs(state):
             what = f"a loop that is not one graph: {reason}"
             raise Break.aliased(what, frozenset({(code, index)})) from None
-        return (index == loop.head or not loop.bounded) and first
+        return endless and first
 
 
 def _going(s: Any, frame: Frame, loop: While) -> Going | None:

@@ -32,6 +32,7 @@ class Ties:
         self.apart = 0  # of them, whose ways meet at the return
         self.regions: list[Any] = []  # rounds of loops that are read now: see `repeat`
         self.reasons: dict[Any, str] = {}  # why a loop (its code, where it begins) is none
+        self.failures: dict[Any, tuple[int, Any]] = {}  # how often one run of it was none
         self.branched: set[Any] = set()  # codes of the frames that had one
         self.ties: list[tuple[Any, Tensor, Any, dict[int, Any]]] = []
         self.loose: dict[int, dict[int, Any]] = {}  # by id of memory: what `objects` does not tell
@@ -54,6 +55,13 @@ class Ties:
     def check_parts(self) -> None:
         if any(id(memory) in self.escaped for memory in self.parts):
             raise Break("effect", "x[i], with i a tensor, leaves together with x, as a view of it")
+
+    def failed(self, run: Any, index: int, loop: Any, reason: str) -> str:
+        """One run of a loop (a frame, or what a `for` goes through) was none at this test. The
+        reason that comes back is the first one."""
+        count, _ = self.failures.get((id(run), index), (0, run))
+        self.failures[id(run), index] = count + 1, run
+        return self.reasons.setdefault(loop, reason)
 
     def add(
         self, key: Any, result: Tensor, sources: Sequence[Any], *, hidden: bool,
