@@ -1,5 +1,6 @@
 """Classes that change: their attributes, bases, metaclasses, instances."""
 
+import collections.abc
 import copy
 import functools
 
@@ -490,3 +491,23 @@ def operators_of_a_metaclass():
         return len(Thing), list(Thing), 2 in Thing, Thing[3], Thing + 1, bool(Thing), str(Thing)
 
     return scene(step, lambda: setattr(Thing, "size", 3), lambda: setattr(Meta, "__len__", len))
+
+
+@case("classes")
+def a_class_of_each_call_is_registered():
+    def step(x):
+        class Own(collections.abc.Sized):
+            def __len__(self):
+                return 0
+
+        @functools.singledispatch
+        def name(arg):
+            return "base"
+
+        name.register(collections.abc.Sized, lambda arg: "sized")
+        name.register(collections.abc.Set, lambda arg: "set")
+        found = [name(Own()), isinstance(Own(), collections.abc.Set)]
+        collections.abc.Set.register(Own)
+        return [*found, name(Own()), isinstance(Own(), collections.abc.Set)], x
+
+    return scene(step, nothing, nothing)

@@ -168,6 +168,23 @@ def _guard_registry(s: Session, cls: type, abstract: type, *, answer: bool) -> N
         s.guard_that(f"{{}}() == {abc.get_cache_token()}", abc.get_cache_token)
 
 
+@handles_each(abc._abc_register, abc._reset_registry, abc._reset_caches)  # type: ignore[attr-defined]
+def _registers(s: Session, fn: Any, abstract: type, *cls: type) -> Any:
+    """All that asks whether something is of an abstract class sees it."""
+    if id(abstract) not in s.made:
+        raise Break("effect", f"what is registered with {abstract.__qualname__} is changed")
+    return fn(abstract, *cls)
+
+
+@handles(abc.get_cache_token)
+def _times_registered(s: Session) -> Any:
+    """How often any class was registered, in this process."""
+    s.bound_to = "how often classes were registered"
+    token = abc.get_cache_token()
+    s.guard_that(f"{{}}() == {token}", abc.get_cache_token)
+    return token
+
+
 def _asks_attributes(cls: type) -> bool:
     return isinstance(cls, _PROTOCOLS) and bool(
         getattr(cls, "_is_protocol", False) and getattr(cls, "_is_runtime_protocol", False)
