@@ -23,6 +23,8 @@ def frame_for(s: Session, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[
     keywords = s.outside.by_real.get(id(fn.__kwdefaults__))
     if keywords is not None:  # the program may have written to them
         s.settle(keywords.twin)
+    elif id(fn) in s.made and fn.__kwdefaults__ is not None:
+        s.settle(fn.__kwdefaults__)  # it may be given those of another function
     frame.fast = bind_arguments(
         fn,
         args,

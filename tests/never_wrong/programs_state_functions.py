@@ -555,3 +555,23 @@ def a_property_made_inside_holds_what_it_was_made_of():
         return found
 
     return scene(step, nothing)
+
+
+@case("functions")
+def a_function_that_shows_what_another_one_has():
+    def shown(a: int, *, k=1) -> str:
+        return k
+
+    def step(x, later):
+        def wrapper(*, k):
+            return k
+
+        wrapper.__annotations__ = shown.__annotations__
+        wrapper.__kwdefaults__ = shown.__kwdefaults__
+        if later:
+            graph_break()
+        same = wrapper.__annotations__ is shown.__annotations__
+        return same, dict(wrapper.__annotations__), wrapper(), wrapper, x
+
+    x = eager.ones(2)
+    return rows(step, (x, False), (x, True))

@@ -107,9 +107,10 @@ class FunctionKind(NativeKind):
         name = make.let(f"{new}({code}, {scope}, {value.__name__!r}, {defaults}, {cells})")
         for field in ("__qualname__", "__doc__", "__module__"):
             make.lines.append(f"{name}.{field} = {getattr(value, field)!r}")
-        for field in ("__kwdefaults__", "__annotations__"):
-            if getattr(value, field):
-                make.lines.append(f"{name}.{field} = {make.expr(getattr(value, field))}")
+        for field in ("__kwdefaults__", "__annotations__", "__type_params__"):
+            held = getattr(value, field, ())
+            if held not in (None, ()):  # an empty dictionary may be that of another function
+                make.lines.append(f"{name}.{field} = {make.expr(held)}")
         if value.__dict__:
             make.lines.append(f"{name}.__dict__.update({make.expr(dict(value.__dict__))})")
         return name
