@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import gc
 import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +34,7 @@ from codegen.runtime.artifact import Artifact, CheckFailed, Kernel
 from codegen.runtime.pending import Pending
 from codegen.transpose_products import transpose_products
 from codegen.verify import verify
+from eager.recursion import room
 
 __all__ = [
     "Artifact", "Backend", "Call", "Check", "CheckFailed", "Kernel", "Program", "Stage", "Target",
@@ -126,8 +126,6 @@ BACKENDS: Final[dict[str, Backend]] = {
         symbolic=True,
     ),
 }
-# Frames: passes recurse over expressions, and a kernel's may be a chain of 640 nodes.
-DEPTH: Final = 10_000
 
 
 def compile(program: Program, target: Target | None = None) -> Artifact:
@@ -162,9 +160,8 @@ def run_stages(
     """The stages of a backend, up to `last`: (results, text of each, seconds of each); verified
     when CHECK is set."""
     _require_symbols(program, backend)
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), DEPTH))
     times: dict[str, float] = {}
-    with expr.interning(), _no_collection():
+    with expr.interning(), _no_collection(), room():
         results = run_body(BACKENDS[backend].stages, last, program, times)
     return results, show.Texts(results), times
 

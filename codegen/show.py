@@ -27,6 +27,7 @@ from codegen.ir import (
     Tiled,
     Value,
 )
+from eager.recursion import room
 
 
 class Texts(Mapping[str, str]):
@@ -38,7 +39,8 @@ class Texts(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         if name not in self.made:
-            self.made[name] = show(self.results[name])
+            with room():
+                self.made[name] = show(self.results[name])
         return self.made[name]
 
     def __iter__(self) -> Iterator[str]:

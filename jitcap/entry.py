@@ -43,6 +43,7 @@ from jitcap.record import Recompile, Stats, Trail, announce, on_behalf, say
 from jitcap.region import Region
 from jitcap.show import module
 from jitcap.split import FAILURES, Splitter, splittable
+from jitcap.stack import beneath
 from jitcap.varying import Varying
 from jitcap.version import MISS, Call, Compiled, Options, Room
 
@@ -100,7 +101,7 @@ class Entries:
             return self._in_parts(args, kwargs, stance)
         if not (self._is_strict(stance) or self.patience.admits(len(self.refused), REFUSALS)):
             self._note_plain(_given_up(self.refused[0]), stance=stance)
-            return self.fn(*args, **kwargs)
+            return beneath(self.fn, args, kwargs)
         with self._lock:
             again = self.versions is not seen  # another thread compiled meanwhile
             if not again:
@@ -160,7 +161,7 @@ class Entries:
             if failed >= FAILURES:
                 self._keep(tuple(v for v in self.versions if v is not version))
         with on_behalf():
-            result = self.fn(*args, **kwargs)
+            result = beneath(self.fn, args, kwargs)
             self._say_discarded(record)
             return result
 
@@ -177,10 +178,10 @@ class Entries:
         ran = f"@jit {self.name} ran a call as plain Python: {record}"
         announce((self.fn, record.kind, record.place), ran)
 
-    def _has_parts(self) -> bool:
-        """Whether what is not captured as a whole can be split."""
-        plain = function_of(self.fn)
-        return plain is not None and bytecode.is_known() and splittable(plain[0])
+    def _has_parts(self, deep: Any = None) -> bool:
+        """Whether what is not captured as a whole can be split; `deep` calls itself too deep."""
+        fn = (function_of(self.fn) or (None,))[0] if bytecode.is_known() else None
+        return fn is not None and fn.__code__ is not deep and splittable(fn)
 
     def _in_parts(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
         """Run what is not captured as a whole: compiled segments, and what lies between them."""
@@ -228,7 +229,7 @@ class Entries:
     ) -> Any:
         """Run the function itself. Where capture met an exception, Python's own is raised here; if
         none is, capture was wrong, says so, and the next call goes in parts around that place."""
-        result = self.fn(*args, **kwargs)
+        result = beneath(self.fn, args, kwargs)
         if raised is not None:
             what = f"capture met {raised.what}, which Python does not raise"
             wrong = raised.kind == "exception"  # and no check that fails earlier
@@ -247,7 +248,7 @@ class Entries:
         found = self.compiled.get(self.versions[0])
         why = why_not(found.captured, args, kwargs) if found else None
         what = f"the guards do not hold for the call they were made from: {why}"
-        result = self.fn(*args, **kwargs)  # if it raises, that was why
+        result = beneath(self.fn, args, kwargs)  # if it raises, that was why
         self._refuse(Record("internal", what, beginning(self.fn)), stance)
         return result
 
@@ -307,7 +308,7 @@ class Entries:
                 found = search(self.fn, args, kwargs)
                 refusal.others = tuple(r for r in found if r.place != own.place)
                 raise
-            if refusal.kind not in WHOLE and self._has_parts():
+            if refusal.kind not in WHOLE and self._has_parts(refusal.deep):
                 self._split()
                 return None, None
             self._refuse(refusal.record(), stance)

@@ -40,6 +40,7 @@ from jitcap.capture.segment import RETURNED, STOPPED, capture_segment, live, poi
 from jitcap.oracle import Plain
 from jitcap.pipeline import anticipated
 from jitcap.record import say
+from jitcap.stack import beneath
 from jitcap.varying import Varying
 from jitcap.version import Options, Room
 
@@ -98,6 +99,7 @@ class Splitter:
         self._unfinished = 0
         self._again = False  # whether the capture that is under way was refused before
         self._reported: set[tuple[str, Any]] = set()
+        self._deep: dict[CodeType, Record] = {}  # what calls itself too deep, and runs plainly
         self._limit: Record | None = None  # why the function runs plainly
         self._patience = Room()
         self._given_up: Record | None = None  # the limit after too many refusals
@@ -133,9 +135,12 @@ class Splitter:
         if depth >= DEPTH:
             what = f"functions that are split call each other more than {DEPTH} deep"
             limit = Record("limit", what, beginning(fn))
+        if self._deep and not depth and self._patience.admits(1, 1):
+            self._deep.clear()
+        limit = limit or self._deep.get(fn.__code__)
         if limit is not None:
             self._meet(limit)
-            return fn(*args, **kwargs)
+            return beneath(fn, args, kwargs)
         if not splittable(fn):
             return fn(*args, **kwargs)
         fn = READ_TOO.get(fn, fn)
@@ -150,7 +155,7 @@ class Splitter:
         vm.passthrough, vm.catches, vm.outer = (), (BaseException,), sys.exception()
         vm.frames.append(frame)
         try:
-            return self._run(vm, frame)
+            return beneath(self._run, (vm, frame), {})
         finally:
             vm.passing = vm.outer = None  # they may hold these frames: no cycle, as in `unwind`
             self._state.depth, self._state.full = depth, full
@@ -174,7 +179,7 @@ class Splitter:
                 return done.value
 
     def _splits(self, fn: FunctionType) -> bool:
-        return self._limit is None and splittable(fn)
+        return self._limit is None and fn.__code__ not in self._deep and splittable(fn)
 
     def _segment(self, points: dict[tuple[Any, ...], Point], frame: Frame) -> Any:
         """Run the segment that begins here; None when there is none, DISCARDED if it failed."""
@@ -294,6 +299,8 @@ class Splitter:
         """Report a split once per place; a loop over an iterator from outside is none."""
         self._unfinished += refusal.done < 0 and not self._again
         record = refusal.record()
+        if refusal.deep is not None:
+            self._deep[refusal.deep] = record
         last = f"the last refusal: {record.kind}: {record.what}"
         kept = refusal.kind == "frames" and refusal.done < 0  # at the end of the part: no place
         if refusal.kind in ("finalizer", "frames") and not kept:

@@ -360,6 +360,7 @@ CLAIMS = {
     },
     "docs/limits.md": {
         "* A program that looks at frames": "tests/never_wrong/programs_frames.py",
+        "* A recursion of more": "tests/capture/test_limits.py::test_a_recursion_is_as_deep_as_in_python",
         "* A print, a log record": "tests/never_wrong/programs_output.py",
         "What is not captured splits": "tests/capture/test_breaks.py::test_same_answer",
         "* Python 3.11, 3.12": SELF + "test_another_python_is_said",

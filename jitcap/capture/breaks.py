@@ -33,6 +33,10 @@ KINDS: Final[dict[str, Kind]] = {
         "the object's state lives in C and cannot be read with guards",
         "pass the numbers or tensors it holds instead",
     ),
+    "recursion": Kind(
+        "capture follows calls into each other, and what it makes has every level in it",
+        "nothing to do: it runs as plain Python; a loop in its place is captured",
+    ),
     "opcode": Kind(
         "this operation of the bytecode is not supported",
         "write the statement in another way, or move it out of @jit",
@@ -187,6 +191,7 @@ class Break(Exception):
         self.place: Place | None = None
         self.others: tuple[Record, ...] = ()  # further places, where all are looked for
         self.done = 0  # instructions of the outermost frame that can be captured before it
+        self.deep: Any = None  # the code that calls itself, where that is too deep
         self.unsure = False  # an exception that comes after a check, which may fail first
 
     @staticmethod

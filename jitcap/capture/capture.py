@@ -6,7 +6,6 @@ gives is a graph, the guards under which it is the function, and how to replay i
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
@@ -16,6 +15,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from eager.dispatch import current_tracer
+from eager.recursion import room
 from eager.traced import UnknownValue
 from jitcap.capture.breaks import Again, Break, Place, Record, Retried
 from jitcap.capture.bytecode import UnsupportedPython, decode
@@ -48,7 +48,6 @@ from jitcap.walks import reach
 
 T = TypeVar("T")
 _PARTS = (ModuleType, type, FunctionType, BuiltinFunctionType)  # of a program: they stay
-FRAMES = 10_000  # an interpreted call is several of ours
 
 
 def capture(
@@ -142,10 +141,8 @@ def tracing(
     session.outside.dynamic, session.outside.shared = dynamic, shared
     token = current_tracer.set(session.tracer)
     before = session.modes
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, FRAMES))
     try:
-        with np.errstate(all="call", call=_floating_point_error):
+        with room(), np.errstate(all="call", call=_floating_point_error):
             yield session
     except Break as error:
         error.done = getattr(error, "__jitcap_done__", 0)
@@ -162,7 +159,6 @@ def tracing(
     finally:
         session.vm.over, session.vm.passing, session.vm.dropped = True, None, None
         before.put()
-        sys.setrecursionlimit(limit)
         current_tracer.reset(token)
         session.outside.forget()
         for table in (session.hashed, session.inputs, session.owners, session.cells):

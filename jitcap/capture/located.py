@@ -22,7 +22,7 @@ _OURS: Final = ("jitcap", "eager", "codegen")
 _FUTURE: Final = sum(
     {getattr(__future__, name).compiler_flag for name in __future__.all_feature_names}
 )
-_INTERNAL: Final = ("jitcap.capture.", "jitcap.split")
+_INTERNAL: Final = ("jitcap.capture.", "jitcap.split", "jitcap.stack")
 
 
 def _shim(fn: Any, args: Any, kwargs: Any) -> Any:

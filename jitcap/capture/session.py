@@ -246,8 +246,7 @@ class Session(base.Session):
     def interpret(self, fn: FunctionType, args: Args, kwargs: Kwargs) -> Any:
         """Inline a Python function."""
         if len(self.vm.frames) > DEEPEST:
-            what = f"{fn.__qualname__} is called more than {DEEPEST} levels deep"
-            raise Break("unknown call", what)
+            raise _too_deep(self, fn)
         if id(fn) not in self.reached:
             self.reached[id(fn)] = fn
             self._guard_code(fn)
@@ -396,6 +395,15 @@ class Session(base.Session):
         if type(value) is tuple and any(isinstance(v, SymNumber | tuple) for v in value):
             return tuple(map(self.known, value))
         return value
+
+
+def _too_deep(s: Session, fn: FunctionType) -> Break:
+    """The refusal. `deep` is the outermost function that is called again, the user's first."""
+    inside = [f for f in s.vm.frames if not s.is_library(f.globals)] or s.vm.frames
+    calls = collections.Counter([f.code for f in inside] + [fn.__code__])
+    found = Break("recursion", f"{fn.__qualname__} is called more than {DEEPEST} levels deep")
+    found.deep = next((code for code, n in calls.items() if n > 1), fn.__code__)
+    return found
 
 
 def _texts(error: BaseException) -> list[str]:

@@ -51,6 +51,15 @@ def evaluates(x):
     return x * eval("2 + 1")
 
 
+@program("recursion")
+def calls_one_that_is_deep(x):
+    return x * deep(200)
+
+
+def deep(n):
+    return n and deep(n - 1)
+
+
 @program("opaque object")
 def reads_an_array(x, array=ARRAY):
     return x * float(array[1])

@@ -1,7 +1,9 @@
 """What runs as plain Python says so, is counted at every such call, and is an error under fullgraph."""
 
 import contextlib
+import os
 import re
+import sys
 
 import pytest
 
@@ -189,6 +191,66 @@ def test_the_limit_of_depth(monkeypatch, recwarn):
         assert step(eager.ones(1), 6).item() == 7
     assert step.stats.fallbacks == 2
     assert len(warned(recwarn, "call each other more than 3 deep")) == 1
+
+
+@jit(backend="eager")
+def down(x, n):
+    return x if n == 0 else down(x + 1, n - 1)
+
+
+@jit(backend="eager")
+def down_in_parts(x, n):
+    open(os.devnull).close()
+    return x if n == 0 else down_in_parts(x + 1, n - 1)
+
+
+@pytest.mark.parametrize("fn", [down, down_in_parts])
+def test_a_recursion_is_as_deep_as_in_python(fn, recwarn):
+    limit = sys.getrecursionlimit()
+    n = 400 if sys.version_info[:2] == (3, 12) else 700  # where C has a limit of its own
+    for depth in (n, 20, n):
+        assert fn(eager.zeros(1), depth).item() == depth
+        assert sys.getrecursionlimit() == limit
+    for _ in range(2):
+        with pytest.raises(RecursionError):
+            fn(eager.zeros(1), -1)
+        assert sys.getrecursionlimit() == limit
+
+
+def test_a_recursion_limit_that_the_program_sets_stays(recwarn):
+    @jit(backend="eager")
+    def step(n):
+        if n == 0:
+            sys.setrecursionlimit(4321)
+            return 0
+        open(os.devnull).close()
+        return 1 + step(n - 1)
+
+    limit = sys.getrecursionlimit()
+    try:
+        assert step(200) == 200
+        assert sys.getrecursionlimit() == 4321
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_compiling_leaves_the_recursion_limit_as_it_is():
+    limit = sys.getrecursionlimit()
+    step = jit(lambda x: x.exp().sum(), backend="cpp")
+    step(eager.ones(3))
+    assert step.stats.compiles == 1
+    assert sys.getrecursionlimit() == limit
+
+
+def test_a_recursion_without_end_ends_under_a_high_limit(recwarn):
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10_000)
+    try:
+        with pytest.raises(RecursionError):
+            down(eager.zeros(1), -1)
+        assert sys.getrecursionlimit() == 10_000
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def test_a_part_that_cannot_be_compiled(monkeypatch, recwarn):

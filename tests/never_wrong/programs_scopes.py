@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import os
 
 import eager
 
@@ -384,6 +385,62 @@ def recursion_too_deep():
             return "too deep", x
 
     return over(step, [10, 140, 160])
+
+
+@case("control flow")
+def recursion_nearly_too_deep_for_python():
+    class Node:
+        def __init__(self, below):
+            self.below = below
+
+        def depth(self):
+            return 1 + self.below.depth() if self.below else 0
+
+        def __getattr__(self, name):
+            n = int(name[1:])
+            return getattr(self, f"a{n - 1}") + 1 if n else 0
+
+    def even(n):
+        return True if n == 0 else odd(n - 1)
+
+    def odd(n):
+        return False if n == 0 else even(n - 1)
+
+    def add(x, n):
+        return x if n == 0 else add(x + 1, n - 1)
+
+    def step(x, n):
+        node = None
+        for _ in range(3):
+            node = Node(node)
+        top = node
+        while top.below:
+            top = top.below
+        top.below = chain(Node, n)
+        return node.depth(), node.a9, even(n), add(x, n)
+
+    return over(step, [600, 20, 700])
+
+
+def chain(kind, n):
+    last = None
+    for _ in range(n):
+        last = kind(last)
+    return last
+
+
+@case("control flow")
+def recursion_in_parts():
+    opened = []
+
+    def down(x, n):
+        if n == 0:
+            return x
+        opened.append(os.path.exists("/"))
+        with open(os.devnull):
+            return down(x + 1, n - 1)
+
+    return over(down, [600, 20, 700], lambda: len(opened))
 
 
 @case("control flow")
