@@ -132,6 +132,7 @@ from eager.printing import set_printoptions as set_printoptions
 from eager.random import Generator as Generator
 from eager.random import default_generator as default_generator
 from eager.registry import PUBLIC as _PUBLIC
+from eager.registry import checked as _checked
 from eager.registry import with_out as _with_out
 from eager.repeat import fori_loop as fori_loop
 from eager.repeat import while_loop as while_loop
@@ -314,7 +315,7 @@ globals().update(
     {
         p.name: _with_out(p.fn)
         if p.fn.__module__.startswith("eager.ops.") or p.name in _DRAWS
-        else p.fn
+        else _checked(p.fn)
         for p in _PUBLIC.values()
         if p.namespace
     }

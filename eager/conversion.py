@@ -213,6 +213,7 @@ _TYPE_NAMES = {
     "Byte": dt.uint8,
     "Bool": dt.bool_,
 }
+_COMPLEX_NAMES = {dt.complex64: "ComplexFloat", dt.complex128: "ComplexDouble"}
 LEGACY = {f"{name}Tensor": d for name, d in _TYPE_NAMES.items()}
 
 
@@ -220,7 +221,8 @@ LEGACY = {f"{name}Tensor": d for name, d in _TYPE_NAMES.items()}
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The tensor's legacy type name, or the tensor as `dtype` (a DType or such a name)."""
     if dtype is None:
-        return "eager." + next(n for n, d in LEGACY.items() if d is self.dtype)
+        names = {d: name for name, d in _TYPE_NAMES.items()} | _COMPLEX_NAMES
+        return f"eager.{names[self.dtype]}Tensor"
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
     wanted = LEGACY.get(name.rpartition(".")[2], dtype)
     if not isinstance(wanted, DType):

@@ -73,7 +73,8 @@ def public(
             given = samples if each == own else None
             PUBLIC[key] = Public(each, called, torch or each, given, namespace)
             if method:
-                setattr(Tensor, each, called)
+                own_method = called if len(_tensor_parameters(fn)) == 1 else checked(called)
+                setattr(Tensor, each, own_method)
             if inplace:
                 op = inplace if isinstance(inplace, Op) else None
                 setattr(Tensor, each + "_", in_place(each + "_", called, op))
@@ -118,13 +119,55 @@ def require_tensors(name: str, which: str, operands: Any) -> None:
 _WHICH = {"both": "both operands", "first": "the first operand", "one": "one operand"}
 
 
+def checked(fn: F) -> F:
+    """`fn`, which raises TypeError for what is no tensor where its parameters are tensors."""
+    tensors = _tensor_parameters(fn)
+    if not tensors:
+        return fn
+    alone = len(tensors) == 1 and tensors[0][0] == 0
+
+    @functools.wraps(fn)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if not (alone and args and type(args[0]) is Tensor):
+            _check_tensors(fn.__name__, tensors, args, kwargs)
+        return fn(*args, **kwargs)
+
+    return called  # type: ignore[return-value]
+
+
+def _tensor_parameters(fn: Callable[..., Any]) -> tuple[tuple[int, str, bool], ...]:
+    """Which parameters of a function are tensors: (position, name, whether it may be None)."""
+    names = parameters(fn)
+    notes = getattr(fn, "__annotations__", {})
+    found = [(i, name, notes.get(name)) for i, name in enumerate(names)]
+    return tuple((i, n, note != "Tensor") for i, n, note in found if note in _TENSOR)
+
+
+_TENSOR = frozenset({"Tensor", "Tensor | None"})
+
+
+def _check_tensors(
+    name: str, tensors: tuple[tuple[int, str, bool], ...], args: Any, kwargs: Any
+) -> None:
+    for i, parameter, optional in tensors:
+        x = args[i] if i < len(args) else kwargs.get(parameter, Tensor)
+        if isinstance(x, Tensor) or x is Tensor or (optional and x is None):
+            continue
+        if not hasattr(x, "to_dense"):  # sparse ones are of a class of their own
+            raise TypeError(
+                f"{name}(): argument '{parameter}' (position {i + 1}) must be Tensor, not "
+                f"{type(x).__name__}"
+            )
+
+
 def under(path: str) -> Callable[..., Callable[[F], F]]:
     """A decorator that registers as `torch.<path>.<name>`: neither a method nor in `eager`."""
 
     def with_samples(samples: Samples | None = None) -> Callable[[F], F]:
         def register(fn: F) -> F:
             name = f"{path}.{fn.__name__}"
-            return public(torch=name, samples=samples, method=False, namespace=False)(fn)
+            make = public(torch=name, samples=samples, method=False, namespace=False)
+            return checked(make(fn))
 
         return register
 
@@ -154,10 +197,15 @@ def _with_other_names(fn: Callable[..., Any]) -> Callable[..., Any]:
 def with_out(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn`, which also writes its result into tensors that are given as `out=`.
 
-    RuntimeError where the result has a gradient; `out` takes the shape of the result."""
+    RuntimeError where the result has a gradient; `out` takes the shape of the result. What is no
+    tensor is refused as in `checked`."""
+    tensors = _tensor_parameters(fn)
+    alone = len(tensors) == 1 and tensors[0][0] == 0
 
     @functools.wraps(fn)
     def called(*args: Any, **kwargs: Any) -> Any:
+        if tensors and not (alone and args and type(args[0]) is Tensor):
+            _check_tensors(fn.__name__, tensors, args, kwargs)
         out = kwargs.pop("out", None) if kwargs else None
         if out is not None and fn.__name__ in _WITH_DTYPE:
             kwargs["dtype"] = _dtype_for(fn.__name__, out, kwargs.get("dtype"))

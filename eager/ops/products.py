@@ -25,7 +25,7 @@ from eager.op import Sample, Samples
 from eager.ops import samples as s
 from eager.ops.contract import DOT
 from eager.ops.pointwise import CAST
-from eager.registry import public
+from eager.registry import checked, public
 from eager.symint import is_single
 from eager.tape import mode
 from eager.tensor import Tensor
@@ -201,6 +201,7 @@ def _expand_batch(x: Tensor, batch: tuple[int, ...]) -> Tensor:
 def _factors_between(fn: F) -> F:
     """`fn(input, a, b)`, also as it was once spelled, with the factors in places of their own:
     `fn([beta,] input, [alpha,] a, b)`, or as a method `input.fn(beta, [alpha,] a, b)`."""
+    fn = checked(fn)
 
     @functools.wraps(fn)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -212,6 +213,7 @@ def _factors_between(fn: F) -> F:
                 return fn(input, *args[-2:], **names)
         return fn(*args, **kwargs)
 
+    called.__annotations__ = {}  # any may come first: `fn` is checked
     return called  # type: ignore[return-value]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ def norm_dim(dim: int, ndim: int, op: str) -> int:
     speak of."""
     bound = ndim or 1
     if type(dim) is not int:
-        dim = dim.__index__()
+        dim = operator.index(dim)
     if not -bound <= dim < bound:
         raise IndexError(
             f"{op}(): Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], "

@@ -149,6 +149,7 @@ from eager.ops.activation import (
     threshold,
     threshold_,
 )
+from eager.registry import checked
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
@@ -177,3 +178,5 @@ __all__ = [
     "triplet_margin_with_distance_loss", "unfold", "upsample", "upsample_bilinear",
     "upsample_nearest",
 ]  # fmt: skip
+
+globals().update({name: checked(globals()[name]) for name in __all__})

@@ -31,7 +31,7 @@ def _dim(name: str, input: Tensor, dim: int | None) -> int:
     warnings.warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
         "dim=X as an argument.",
-        stacklevel=3,
+        stacklevel=4,  # through `checked`
     )
     return 0 if input.ndim in (0, 1, 3) else 1
 
