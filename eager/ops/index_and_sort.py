@@ -19,7 +19,7 @@ from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.create import IOTA, made
 from eager.ops.index import GATHER, INDEX_ADD, INDEX_PUT, SCATTER, TAKE, scatter_by
-from eager.ops.kinds import of_ordered
+from eager.ops.kinds import need_order
 from eager.ops.pointwise import not_for, where
 from eager.ops.sort import SORT
 from eager.ops.view import constant, norm_dim
@@ -182,7 +182,7 @@ def scatter_reduce(
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError("reduce argument must be either sum, prod, mean, amax or amin.")
     if reduce in ("amax", "amin"):
-        of_ordered("scatter_reduce")((input.aval,))
+        need_order("scatter_reduce", input.aval)
     base = input if include_self else _reset(input, d, index, reduce)
     if reduce != "mean":
         how = _REDUCE[reduce]
@@ -397,6 +397,7 @@ def msort(input: Tensor) -> Tensor:
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The k largest (or smallest) elements along `dim`, in order. RuntimeError when there are fewer
     than k."""
+    not_for("topk", dt.BOOL)([input.aval])
     k, d = integer(k), norm_dim(dim, input.ndim, "topk")
     if not 0 <= k <= (input.shape[d] if input.ndim else 1):
         raise RuntimeError("topk(): selected index k out of range")
@@ -406,6 +407,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 @public(samples=lambda: [Sample((s.values((3, 4)), 2)), Sample((s.values((3, 4)), 3, 0, True))])
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest element along `dim` (counted from 1), and its index."""
+    not_for("kthvalue", dt.BOOL)([input.aval])
     k, d = integer(k), norm_dim(dim, input.ndim, "kthvalue")
     if not 1 <= k <= (input.shape[d] if input.ndim else 1):
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(d))

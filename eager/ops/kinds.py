@@ -66,6 +66,8 @@ class Pointwise(Op):
             default = dt.float64
         else:
             common, default = result_type(operands), dt.get_default_dtype()
+            if self.name in _REFUSED.get(common.category, ()):
+                raise NotImplementedError(f'"{self.name}" not implemented for {common.name}')
         return default if self.result == "float" and common.category < dt.FLOAT else common
 
     def out_dtype(self, avals: Sequence[Aval], common: DType) -> DType:
@@ -149,6 +151,23 @@ class Pointwise(Op):
         return types, self.out_dtype(avals, common).np, body or functools.partial(self.body, NUMPY)
 
 
+# Of complex numbers, which have no order, or of which the function is another one; and of bools
+# alone, which are no numbers.
+_REFUSED = {
+    dt.COMPLEX: frozenset(
+        "atan2 bessel_j0 bessel_j1 bessel_y0 bessel_y1 bitwise_and bitwise_left_shift bitwise_not "
+        "bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min copysign "
+        "deg2rad digamma entr erf erfc erfcx erfinv floor floor_divide floor_steps fmax fmin fmod frac "
+        "gcd ge gt heaviside hypot i0 i0e i1 i1e igamma igammac int_divide lcm le lgamma logaddexp2 "
+        "logit lt maximum minimum modified_bessel_k0 modified_bessel_k1 ndtri rad2deg remainder "
+        "round scaled_modified_bessel_k0 scaled_modified_bessel_k1 sign signbit trigamma trunc "
+        "trunc_divide xlogy zeta".split()
+    ),
+    dt.BOOL: frozenset(
+        "bitwise_left_shift bitwise_right_shift floor_divide floor_steps fmod gcd int_divide lcm "
+        "remainder trunc_divide".split()
+    ),
+}
 _DIRECT = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 
@@ -166,15 +185,10 @@ def _as(x: Any, dtype: np.dtype) -> Any:
     return np.asarray(x).astype(dtype)
 
 
-def of_ordered(name: str) -> Callable[[Sequence[Aval]], str]:
-    """`refuses` of an op that looks at the order of numbers, which complex ones do not have."""
-
-    def refuses(operands: Sequence[Aval]) -> str:
-        if any(a.dtype.is_complex for a in operands):
-            raise NotImplementedError(f'"{name}" not implemented for complex numbers')
-        return ""
-
-    return refuses
+def need_order(name: str, aval: Aval) -> None:
+    """NotImplementedError for what has no order: complex numbers."""
+    if aval.dtype.is_complex:
+        raise NotImplementedError(f'"{name}" not implemented for {aval.dtype.name}')
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,6 +258,8 @@ class Reduce(Op):
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         x, dims = avals[0], attrs["dim"]
+        if self.monoid in ("max", "min"):
+            need_order(self.name, x)
         if self.monoid in ("max", "min") and any(x.shape[d] == 0 for d in dims):
             raise IndexError(
                 f"{self.name}(): Expected reduction dim {list(dims)} to have non-zero size, the "
@@ -272,6 +288,8 @@ class Reduce(Op):
         dims, keepdim = attrs["dim"], attrs["keepdim"]
         own = dt.from_numpy(x.dtype)
         out = self._dtype(own)
+        if own.is_complex:
+            self.abstract((aval_of(x),), attrs)
         ufunc = _MONOIDS[self.monoid]
         try:
             if self.monoid in ("sum", "prod"):
@@ -297,6 +315,7 @@ class ArgReduce(Op):
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         x, dim = avals[0], attrs["dim"]
+        need_order(self.name, x)
         dims = range(x.ndim) if dim is None else (dim,)
         if any(x.shape[d] == 0 for d in dims):
             raise IndexError(
@@ -327,6 +346,7 @@ class Scan(Op):
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         x = avals[0]
         if self.n_outputs == 2:  # the extreme so far, and where it was
+            need_order(self.name, x)
             return Aval(x.shape, x.dtype, x.device), Aval(x.shape, dt.int64, x.device)
         return (Aval(x.shape, dt.int64 if x.dtype.category < dt.FLOAT else x.dtype, x.device),)
 

@@ -18,7 +18,7 @@ from eager.dispatch import apply, apply_binary, apply_unary, must_hold
 from eager.notice import options
 from eager.op import Sample, Samples
 from eager.ops import samples as s
-from eager.ops.kinds import Cast, Copy, Pointwise, of_ordered
+from eager.ops.kinds import Cast, Copy, Pointwise
 from eager.ops.view import constant
 from eager.registry import needs_tensors, public, require_tensors
 from eager.scalar import VOCABULARY
@@ -165,7 +165,7 @@ DIV = binary_op(
     result="float",
 )
 # Steps: their slope is 0. (`floor_divide` has none; `div` with a rounding mode goes this way.)
-FLOOR_DIVIDE = binary_op("floor_divide", "floor_div", refuses=of_ordered("floor_divide"))
+FLOOR_DIVIDE = binary_op("floor_divide", "floor_div")
 FLOOR_STEPS = binary_op("floor_steps", "floor_div", lambda g: (zeros_of(g), zeros_of(g)))
 TRUNC_DIVIDE = binary_op(
     "trunc_divide",
@@ -178,7 +178,6 @@ REMAINDER = binary_op(
     "remainder",
     "mod",
     lambda g, x, y, needs: (g, -g * constant(x // y) if needs[1] else None),
-    refuses=of_ordered("remainder"),
 )
 FMOD = binary_op(
     "fmod",
@@ -338,7 +337,14 @@ def _pow_vjp(g: Tensor, x: Any, y: Any, out: Tensor, needs: tuple[bool, bool]) -
     return dx, dy
 
 
-POW = binary_op("pow", "pow", _pow_vjp)
+def _no_powers_of_bools(operands: Sequence[Aval]) -> str:
+    """Python's own bool may be the exponent: what it makes is the base, or True."""
+    if all(x.dtype is dt.bool_ for x in operands) and not operands[1].weak:
+        raise NotImplementedError('"pow" not implemented for bool')
+    return ""
+
+
+POW = binary_op("pow", "pow", _pow_vjp, refuses=_no_powers_of_bools)
 _EASY_POWERS: dict[Any, Callable[[Any], Any]] = {
     2: square,
     3: lambda x: x * x * x,
@@ -381,7 +387,7 @@ def pow_(input: Any, exponent: Any) -> Tensor:
 
 @public(method=True, torch="float_power", samples=s.on_two(first=(0.2, 2.0), number=2.5))
 @needs_tensors("one")
-def float_power(input: Tensor, exponent: Any) -> Tensor:
+def float_power(input: Any, exponent: Any) -> Tensor:
     """`pow` in float64, or in complex128 where an operand is complex."""
     operands = [x if isinstance(x, Tensor) else scalar_aval(x) for x in (input, exponent)]
     kind = dt.complex128 if any(x.dtype.is_complex for x in operands) else dt.float64
@@ -427,10 +433,7 @@ def positive(input: Tensor) -> Tensor:
 # -------------------------------------------------------------------------------- comparison
 _comparable = s.both(s.on_two(grad=False), s.on_ints(two=True))
 COMPARE = {
-    name: binary_op(
-        name, name, result="bool", refuses=None if name in ("eq", "ne") else of_ordered(name)
-    )
-    for name in ("eq", "ne", "lt", "le", "gt", "ge")
+    name: binary_op(name, name, result="bool") for name in ("eq", "ne", "lt", "le", "gt", "ge")
 }
 _SPELLED = {"ne": "not_equal", "lt": "less", "le": "less_equal"} | {
     "gt": "greater",
@@ -457,13 +460,11 @@ MAXIMUM = binary_op(
     "maximum",
     "max",
     lambda g, x, y: _extreme_vjp(g, x, y, COMPARE["lt"]),
-    refuses=of_ordered("maximum"),
 )
 MINIMUM = binary_op(
     "minimum",
     "min",
     lambda g, x, y: _extreme_vjp(g, x, y, COMPARE["gt"]),
-    refuses=of_ordered("minimum"),
 )
 _tensors = s.both(s.on_two(number=None), s.on_ints(two=True))
 maximum = binary(MAXIMUM, tensors="both", samples=_tensors, inplace=False)
@@ -576,7 +577,6 @@ def _clamps() -> list[Sample]:
 @public(inplace=True, alias=("clip",), samples=_clamps)
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Limited to [min, max]; NaN stays. The gradient passes at the limits themselves."""
-    of_ordered("clamp")([x.aval for x in (input, min, max) if isinstance(x, Tensor)])
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     min, max = _beside(min, input), _beside(max, input)

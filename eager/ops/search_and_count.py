@@ -18,10 +18,10 @@ from eager.dispatch import apply
 from eager.ops import counted
 from eager.ops import samples as s
 from eager.ops.dynamic import Dynamic, find
-from eager.ops.kinds import Host
+from eager.ops.kinds import Host, need_order
 from eager.ops.pointwise import is_integral
 from eager.ops.view import norm_dim
-from eager.registry import public
+from eager.registry import public, require_tensors
 from eager.tensor import Tensor
 
 
@@ -67,6 +67,7 @@ def searchsorted(
 ) -> Tensor:
     """Where each element would be inserted to keep the (last dimension's) order: int64. `sorter`
     are the indices that sort the sequence."""
+    need_order("searchsorted", sorted_sequence.aval)
     right = _right_side(right, side)
     if sorter is not None:
         _check_sorter(sorted_sequence, sorter)
@@ -271,6 +272,7 @@ def unique(
 ) -> Any:
     """The distinct elements (or slices along `dim`), sorted; and where each went, how often it
     is."""
+    need_order("unique", input.aval)
     d = None if dim is None else norm_dim(dim, input.ndim, "unique")
     return _chosen(find(UNIQUE, input, dim=d), return_inverse, return_counts)
 
@@ -288,6 +290,7 @@ def unique_consecutive(
     dim: int | None = None,
 ) -> Any:
     """The elements without repetitions of their neighbours."""
+    need_order("unique", input.aval)
     d = None if dim is None else norm_dim(dim, input.ndim, "unique_consecutive")
     return _chosen(find(RUNS, input, dim=d), return_inverse, return_counts)
 
@@ -295,10 +298,12 @@ def unique_consecutive(
 # -------------------------------------------------------------------------------- membership
 @public(samples=lambda: [s.call(_repeated, np.array([1, 7]), grad=False)], method=False)
 def isin(elements: Any, test_elements: Any, *, invert: bool = False) -> Tensor:
-    """Whether each element is among `test_elements`."""
+    """Whether each element is among `test_elements`; one of them may be a number."""
+    require_tensors("isin", "one", (elements, test_elements))
     flat = test_elements.reshape(-1) if isinstance(test_elements, Tensor) else test_elements
     if isinstance(flat, Tensor):
-        found: Tensor = (elements.unsqueeze(-1) == flat).any(-1)
+        each = elements.unsqueeze(-1) if isinstance(elements, Tensor) else elements
+        found: Tensor = (flat == each).any(-1)
     else:
         found = elements == flat
     return ~found if invert else found

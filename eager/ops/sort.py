@@ -12,6 +12,7 @@ from eager.aval import Aval
 from eager.dispatch import apply
 from eager.op import Attrs, Op
 from eager.ops.index import SCATTER
+from eager.ops.kinds import need_order
 from eager.tensor import Tensor
 
 
@@ -24,6 +25,7 @@ class Sort(Op):
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         (x,) = avals
+        need_order(self.name, x)
         dim, shape = attrs["dim"], x.shape
         if "keep" in attrs:
             shape = (*shape[:dim], attrs["keep"], *shape[dim + 1 :])
