@@ -155,12 +155,13 @@ class Pointwise(Op):
 # alone, which are no numbers.
 _REFUSED = {
     dt.COMPLEX: frozenset(
-        "atan2 bessel_j0 bessel_j1 bessel_y0 bessel_y1 bitwise_and bitwise_left_shift bitwise_not "
-        "bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min copysign "
-        "deg2rad digamma entr erf erfc erfcx erfinv floor floor_divide floor_steps fmax fmin fmod frac "
-        "gcd ge gt heaviside hypot i0 i0e i1 i1e igamma igammac int_divide lcm le lgamma logaddexp2 "
-        "logit lt maximum minimum modified_bessel_k0 modified_bessel_k1 ndtri rad2deg remainder "
-        "round scaled_modified_bessel_k0 scaled_modified_bessel_k1 sign signbit trigamma trunc "
+        "atan2 bessel_j0 bessel_j1 bessel_y0 bessel_y1 bitwise_and bitwise_left_shift "
+        "bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max "
+        "clamp_min copysign deg2rad digamma entr erf erfc erfcx erfinv floor floor_divide "
+        "floor_steps fmax fmin fmod frac gcd ge gt heaviside hypot i0 i0e i1 i1e igamma "
+        "igammac int_divide lcm le lgamma logaddexp2 logit lt maximum minimum "
+        "modified_bessel_k0 modified_bessel_k1 ndtri rad2deg remainder round "
+        "scaled_modified_bessel_k0 scaled_modified_bessel_k1 sign signbit trigamma trunc "
         "trunc_divide xlogy zeta".split()
     ),
     dt.BOOL: frozenset(
