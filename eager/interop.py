@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eager import dlpack, later
+from eager import copies, dlpack, later
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.batched import Batched
@@ -495,17 +495,9 @@ def _rebuild(
     return out
 
 
-# What stands in a tensor's dictionary beside what the user put there.
-_STATE = frozenset({"_index", "_grad", "_accumulate_hooks", "_retains"})
-
-
-def _own_attributes(self: Tensor) -> dict[str, Any]:
-    return {k: v for k, v in self.__dict__.items() if k not in _STATE}
-
-
 def _reduce(self: Tensor, protocol: Any = 4) -> Any:
     array = np.ascontiguousarray(on_host(self, "pickling")).reshape(self._array.shape)
-    parts = (type(self), array, self._requires_grad, _own_attributes(self))
+    parts = (type(self), array, self._requires_grad, copies.own_attributes(self))
     return _rebuild, parts if self.is_cpu else (*parts, str(self.device))
 
 
@@ -515,23 +507,6 @@ def _set_state(self: Tensor, state: Any) -> None:
     for fields in state if isinstance(state, tuple) else (state,):
         for name, value in (fields or {}).items():
             setattr(self, name, value)
-
-
-def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Any:
-    if id(self) in memo:
-        return memo[id(self)]
-    if self._node is not None:
-        raise RuntimeError(
-            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
-            "protocol at the moment."
-        )
-    out = wrap(clone(self.detach())._array, cls=type(self))
-    out._requires_grad = self._requires_grad
-    out.__dict__.update(_own_attributes(self))
-    memo[id(self)] = out
-    if self.grad is not None:
-        out._grad = _deepcopy(self.grad, memo)
-    return out
 
 
 def _dlpack(self: Tensor, *, stream: Any = None, **options: Any) -> Any:
@@ -589,7 +564,7 @@ for _name, _fn in {
     "__reversed__": _reversed,
     "__reduce_ex__": _reduce,
     "__setstate__": _set_state,
-    "__deepcopy__": _deepcopy,
+    "__deepcopy__": copies.deepcopy,
     "__dlpack__": _dlpack,
     "__dlpack_device__": _dlpack_device,
     "__array_namespace__": _array_namespace,

@@ -131,7 +131,14 @@ def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
 
 def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
     """Objects that were changed, or that a set or dictionary told apart, must stay different
-    objects; tensors different memory."""
+    objects; tensors different memory, and so those that were copied with each other."""
+    known = {id(s) for s in written}
+    for *_, copied in session.outside.memories.values():
+        written = [
+            *written,
+            *(s for s in copied.values() if len(copied) > 1 and id(s) not in known),
+        ]
+        known |= copied.keys()
     chosen = {id(s) for s in written}  # of these the memory is their own
     told_apart = [s for s in session.hashed.values() if id(s) not in chosen]
     for group in _by(lambda s: s.kin(), told_apart):

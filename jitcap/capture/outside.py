@@ -139,6 +139,8 @@ class Outside:
         self.line = line
         self.read = read
         self.by_real: dict[int, Shadow] = {}
+        # By id of a memo of copy.deepcopy: it, what is copied of memory, and whose from outside.
+        self.memories: dict[int, tuple[Any, dict[Any, Any], dict[int, Any]]] = {}
         self.by_twin: dict[int, Shadow] = {}
         self.fixed: dict[int, Any] = {}  # objects that are guarded by identity
         self.constants: dict[int, tuple[Any, list[Origin]]] = {}  # guarded to be equal
@@ -166,6 +168,7 @@ class Outside:
         """Let go of the program's objects: a capture is full of cycles, and a batch is large."""
         self.by_real.clear()
         self.by_twin.clear()
+        self.memories.clear()
 
     def load(self, real: Any, origin: Origin) -> Any:
         """The value to work with for `real`, found at `origin`. Raises Break if it has none."""

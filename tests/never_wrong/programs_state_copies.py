@@ -206,3 +206,49 @@ def a_property_is_made_and_kept():
         return x
 
     return scene(step, nothing, observe=lambda: [type(each.fget).__name__ for each in kept])
+
+
+@case("copies")
+def views_that_are_copied_with_their_base():
+    def step(x):
+        y = x * 2
+        a, b = copy.deepcopy([x, x[0]])
+        c = copy.deepcopy({"all": y, "flat": y.view(-1)})
+        a[0] = 9
+        c["flat"][1] = 7
+        return a, b, c, x
+
+    return scene(step, nothing, args=(eager.ones(2, 2),))
+
+
+@case("copies")
+def a_copied_model_whose_buffers_share_memory():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("all", eager.zeros(4))
+            self.register_buffer("first", self.all[:2])
+
+    model = Model()
+
+    def step(x):
+        other = copy.deepcopy(model)
+        other.first[0] = x.sum()
+        return other.all, other.first, model.all
+
+    return scene(step, lambda: model.all.add_(1), args=(eager.ones(2),))
+
+
+@case("copies")
+def tensors_that_come_to_share_memory_are_copied():
+    held = {"a": eager.zeros(3), "b": eager.zeros(2)}
+
+    def step(x):
+        a, b = copy.deepcopy([held["a"], held["b"]])
+        a[0] = 7
+        return a, b, x
+
+    def change():
+        held["b"] = held["a"][:2]
+
+    return scene(step, change, args=(eager.ones(2),))

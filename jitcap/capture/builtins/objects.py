@@ -31,7 +31,6 @@ from eager import autograd, cuda
 from eager import random as eager_random
 from eager.autograd import function
 from eager.dtype import set_default_dtype
-from eager.nn import Parameter
 from eager.printing import set_printoptions
 from eager.serialization import load, save
 from eager.sym import SymNumber
@@ -63,7 +62,7 @@ from jitcap.capture.kinds.objects import (
     default_put,
     slots_of,
 )
-from jitcap.capture.kinds.tensors import TensorShadow, load_fields
+from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.located import warn_above
 from jitcap.capture.native import is_native_class, is_programs
@@ -446,16 +445,6 @@ def _get_ident(s: Session, ask: Any) -> Any:
     now = ask()
     s.guard_that(f"{{}}() == {now}", ask)
     return now
-
-
-@handles_each(*(vars(cls)["__deepcopy__"] for cls in (Tensor, Parameter)))
-def _deepcopied(s: Session, fn: Any, tensor: Any, memo: Any) -> Any:
-    """The memo is the program's, and so are its keys."""
-    key = Identity(s, tensor)
-    if not s.contains(key, memo):
-        load_fields(s, tensor)
-        s.setitem(memo, key, s.native(fn, (tensor, {}), {}))
-    return s.getitem(memo, key)
 
 
 @handles_each(autograd.backward, autograd.grad, vars(Tensor)["backward"])
