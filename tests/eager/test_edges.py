@@ -485,3 +485,12 @@ def test_losses_and_norms_say_what_does_not_fit():
             norm(x, (3,), eager.ones(1))
     with pytest.raises(NotImplementedError, match="floating point"):
         eager.arange(3).softmax(0)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_long_side_of_a_triangle_does_not_overflow(compiled):
+    x = eager.tensor([3.0, 1e25, 1e-30, 0.0, INF, NAN])
+    y = eager.tensor([4.0, 1e25, 1e-30, 0.0, NAN, 1.0])
+    out = (jit(lambda x, y: eager.hypot(x, y)) if compiled else eager.hypot)(x, y)
+    expected = [5.0, 2**0.5 * 1e25, 2**0.5 * 1e-30, 0.0, INF, NAN]
+    np.testing.assert_allclose(out.numpy(), np.float32(expected), rtol=1e-6)
