@@ -88,7 +88,7 @@ def _shown(array: Any, edge: int | None) -> Any:
     return array.reshape(-1)
 
 
-def _rows(array: Any, edge: int | None, one: Any, indent: int) -> str:
+def _rows(array: Any, edge: int | None, one: Any, indent: int, width: int) -> str:
     if array.ndim == 0:
         return str(one(array[()]))
     n = array.shape[0]
@@ -96,16 +96,16 @@ def _rows(array: Any, edge: int | None, one: Any, indent: int) -> str:
     if edge is not None and n > 2 * edge:
         places = [*range(edge), None, *range(n - edge, n)]
     if array.ndim == 1:
-        return _row([" ..." if i is None else one(array[i]) for i in places], indent)
-    parts = ["..." if i is None else _rows(array[i], edge, one, indent + 1) for i in places]
+        words = [" ..." if i is None else one(array[i]) for i in places]
+        return _row(words, indent, width or max(map(len, words), default=0))
+    parts = ["..." if i is None else _rows(array[i], edge, one, indent + 1, width) for i in places]
     gap = "," + "\n" * (array.ndim - 1) + " " * (indent + 1)
     return "[" + gap.join(parts) + "]"
 
 
-def _row(words: list[str], indent: int) -> str:
-    """`[a, b, ...]`, broken where the line is full."""
-    width = max((len(w) + 2 for w in words), default=1)
-    per_line = max(1, int((_options["linewidth"] - indent) // width))
+def _row(words: list[str], indent: int, width: int) -> str:
+    """`[a, b, ...]`, broken where words of this width fill the line."""
+    per_line = max(1, int((_options["linewidth"] - indent) // (width + 2)))
     lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
@@ -115,7 +115,7 @@ def _width(shown: Any, one: Callable[[Any], str]) -> int:
     count."""
     if shown.dtype.kind == "f":
         shown = shown[np.isfinite(shown) & (shown != 0)]
-    return max((len(one(v)) for v in shown), default=0)
+    return max((len(one(v)) for v in shown), default=1)
 
 
 def _body(array: Any, indent: int) -> str:
@@ -125,7 +125,7 @@ def _body(array: Any, indent: int) -> str:
     shown = _shown(array, edge)
     one = _format_of(shown)
     width = _width(shown, one) if array.ndim and array.dtype.kind != "c" else 0
-    return _rows(array, edge, lambda v: one(v).rjust(width), indent)
+    return _rows(array, edge, lambda v: one(v).rjust(width), indent, width)
 
 
 def tensor_repr(self: Tensor) -> str:

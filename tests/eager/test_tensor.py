@@ -351,6 +351,12 @@ def test_devices():
         lambda m: m.tensor([0.1, 0.22, 123456.0]),
         lambda m: m.ones(2, dtype=m.bfloat16),
         lambda m: m.ones(2, requires_grad=True),
+        lambda m: m.zeros(3, 60),  # zeros, infinities and NaN do not count: more in a line
+        lambda m: m.tensor([0.0, float("nan")] * 30),
+        lambda m: m.tensor([float("inf"), 0.0, 1.5] * 20),
+        lambda m: m.zeros(3, 60, dtype=m.int64),
+        lambda m: m.arange(60).reshape(2, 30) % 3 == 0,
+        lambda m: m.randn(0, 5)[:0],
     ],
 )
 def test_printing(make):
