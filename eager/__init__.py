@@ -42,6 +42,7 @@ from eager import testing as testing
 from eager import utils as utils
 from eager import version as version
 from eager.absent import distributed as distributed
+from eager.absent import library as library
 from eager.absent import mps as mps
 from eager.absent import mtia as mtia
 from eager.absent import onnx as onnx

@@ -61,6 +61,11 @@ distributed = absent(
     "is_available is_initialized is_torchelastic_launched is_nccl_available is_gloo_available "
     "is_mpi_available is_ucc_available",
 )
+library = absent(
+    "library",
+    "operations of one's own are made by jitcap.custom_op, with their derivative and shape",
+    "",
+)
 mps = absent("mps", "GPUs of Apple are no devices here")
 mtia = absent("mtia", "such accelerators are no devices here")
 onnx = absent(

@@ -16,7 +16,7 @@ from eager.dispatch import variable
 from eager.nn.utils.stateless import functional_call as functional_call
 from eager.notice import refuse
 from eager.ops.move import stack
-from eager.tape import full
+from eager.tape import differentiable, full
 from eager.tensor import Tensor, bare, wrap
 from eager.tree import flatten, mapped
 from eager.vmapped import directions
@@ -248,6 +248,9 @@ def jvp(
     _same_structure(tangents, primals, "jvp: the tangents are to have the structure of the primals")
     if any(not isinstance(x, Tensor) for x in flatten(tangents)[0]):
         raise RuntimeError("jvp: Expected tangents to only contain Tensors")
+    for x in flatten(primals)[0]:
+        if isinstance(x, Tensor) and not differentiable(x.dtype):
+            raise ValueError(f"Expected primal to be floating point or complex, but got: {x.dtype}")
     keep = is_grad_enabled()
     with enable_grad():
         changed = [_variables(p) for p in primals]

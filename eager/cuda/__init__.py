@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from eager.absent import Absent, absent
 from eager.cuda import amp as amp
 from eager.device import default, places
 from eager.device import device as device_type
@@ -20,6 +21,14 @@ from eager.device.protocol import Properties
 from eager.notice import refuse
 from eager.on_device import host_runs as host_runs
 from eager.random import Generator, generator_of
+
+nvtx = absent("cuda.nvtx", "there are no ranges for NVIDIA's profiler: use eager.profiler", "")
+CUDAGraph, graph = (
+    Absent(
+        f"cuda.{name}", "kernels are launched as they come; jitcap.jit makes one graph of a step"
+    )
+    for name in ("CUDAGraph", "graph")
+)
 
 
 def is_available() -> bool:

@@ -131,7 +131,7 @@ def t(input: Tensor) -> Tensor:
     """The transposed matrix; vectors and scalars as they are."""
     if input.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
-    return transpose(input, 0, 1) if input.ndim == 2 else input
+    return transpose(input, 0, 1) if input.ndim == 2 else alias(input)
 
 
 @public(
@@ -286,7 +286,7 @@ def view(input: Tensor, *shape: Any, size: Any = None, dtype: DType | None = Non
     if len(shape) == 1 and isinstance(shape[0], DType):
         dtype = shape[0]
     if dtype is not None:
-        return input if dtype is input.dtype else bits(input, dtype)
+        return alias(input) if dtype is input.dtype else bits(input, dtype)
     wanted = infer_shape(as_ints(shape, size), input.numel())
     if reshape_strides(tuple(input.shape), input._layout, wanted) is None:
         raise RuntimeError(

@@ -1,5 +1,6 @@
 """`eager.optim`: optimizers and learning rate schedules under PyTorch's names."""
 
+from eager.absent import Absent as _Absent
 from eager.optim import lr_scheduler, swa_utils
 from eager.optim.adafactor import Adafactor
 from eager.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
@@ -12,6 +13,7 @@ from eager.optim.rprop import Rprop
 from eager.optim.sgd import SGD
 from eager.submodules import name_submodules as _name_submodules
 
+SparseAdam = _Absent("optim.SparseAdam", "gradients of embeddings are dense here: use Adam")
 __all__ = [
     "ASGD",
     "LBFGS",

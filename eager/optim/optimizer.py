@@ -204,6 +204,8 @@ class Optimizer(_Hooked):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have a gradient. `closure` computes the loss anew, and its
         value is returned."""
+        if type(self).update is Optimizer.update:
+            raise NotImplementedError("step() of a class that defines neither it nor update()")
         loss = None
         if closure is not None:
             with enable_grad():
