@@ -411,7 +411,10 @@ def _texts(error: BaseException) -> list[str]:
 
 
 def _guard_defaults(s: Session, fn: FunctionType, given: int) -> None:
-    """A call that leaves arguments out relies on the defaults of a function."""
+    """A call that leaves arguments out relies on the defaults of a function, or of the one that it
+    wraps."""
+    while "__wrapped__" in vars(fn):
+        fn = vars(fn)["__wrapped__"]
     code = fn.__code__
     if given >= code.co_argcount + code.co_kwonlyargcount or id(fn) in s.defaulted:
         return

@@ -91,18 +91,19 @@ def a_class_of_collections_gets_a_member():
 
 @case("library")
 def a_default_of_a_library_function_is_replaced():
-    original = nn.functional.leaky_relu.__defaults__
+    function = nn.functional.leaky_relu.__wrapped__
+    original = function.__defaults__
 
     def step(x):
         return nn.functional.leaky_relu(x - 2)
 
     def change():
-        nn.functional.leaky_relu.__defaults__ = (0.5, *original[1:])
+        function.__defaults__ = (0.5, *original[1:])
 
     program = scene(step, change)
 
     def close():
-        nn.functional.leaky_relu.__defaults__ = original
+        function.__defaults__ = original
 
     program.close = close
     return program
