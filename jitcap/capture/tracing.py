@@ -21,7 +21,6 @@ from eager.dtype import float32
 from eager.op import REGISTRY, Attrs, Op
 from eager.random import Generator
 from eager.sym import SymNumber
-from eager.symint import SymInt
 from eager.tape import mode
 from eager.tensor import Tensor
 from eager.traced import Traced, TracedStorage, UnknownValue
@@ -31,9 +30,19 @@ from jitcap.capture.bounds import Bounds, bounds_of, condition, holds, is_found,
 from jitcap.capture.breaks import Break
 from jitcap.capture.constant_memory import ConstantMemory
 from jitcap.capture.control.state import State
+from jitcap.capture.draws import (
+    DRAWS,
+    Draws,
+    back,
+    carried_draws,
+    drawn_since,
+    go_on,
+    of_arms,
+    operand,
+)
 from jitcap.capture.kinds.base import Session, words
 from jitcap.capture.kinds.tensors import TensorShadow
-from jitcap.capture.origin import Attribute, Fixed, Origin
+from jitcap.capture.origin import Fixed
 from jitcap.capture.outside import Shadow
 from jitcap.graph import (
     INPUT,
@@ -43,14 +52,12 @@ from jitcap.graph import (
     Where,
     defines_size,
     evaluate_on_host,
-    placeholder,
 )
 from jitcap.subgraphs import Part
 from jitcap.symbols import symbols_in
 from jitcap.tracer import DataDependent, Tracer
 from jitcap.walks import after_parents
 
-DRAWS: Final = "random numbers are drawn in a loop of unknown length"
 LARGEST_VALUE: Final = 1 << 16  # elements of a constant that is computed while capturing
 LARGEST: Final = 150_000  # operations of one graph; an unrolled recurrent step of 1,500 has 120,000
 
@@ -62,71 +69,6 @@ def _name(changed: Any) -> str:
     return changed if isinstance(changed, str) else f"a {type(changed).__name__} from outside it"
 
 
-def _in(number: Any) -> Any:
-    """A number as an operand in the graph; of a size its number."""
-    number = number.number() if isinstance(number, SymInt) else number
-    return number.handle if isinstance(number, SymNumber) else number
-
-
-class Draws:
-    """The state of one random generator during a capture."""
-
-    def __init__(self, generator: Generator, origin: Origin) -> None:
-        self.generator = generator
-        self.origin = origin
-        self.seed: Any = None  # a run-time number, or the int that the program set
-        self.first: Any = None  # where the stream was when it was first used, or set to a seed
-        self.start: Any = None
-        self.count = 0  # of the draws since `start`
-        self.passed: Any = 0  # how many were before it: a number of the graph, after a choice
-        self.reseeded = False
-        self.outer: Any = None  # inside the body of a loop: where the first step begins
-        self.began: Any = None  # and where each step does
-        self.places: list[tuple[Any, Any]] = []  # that the program has, and what this was there
-
-    def opened(self, tracer: CaptureTracer) -> Draws:
-        """With the place where the stream is."""
-        if self.seed is None:
-            seed = self.read(tracer, "seed_value")
-            large = self.generator.seed_value >= 1 << 63  # the graph's numbers have a sign
-            self.seed = seed - (1 << 64) if large else seed
-            self.first = self.start = self.read(tracer, "ordinal")
-            if tracer.bodies:
-                self.outer, self.start = self.start, tracer.beginning()
-                self.began = self.start
-        return self
-
-    def place(self) -> tuple[Any, int, Any]:
-        return self.start, self.count, self.passed
-
-    def now(self) -> tuple[Any, ...]:
-        """All that a program can save of a stream."""
-        return self.seed, self.reseeded, self.first, *self.place()
-
-    def go_to(self, saved: tuple[Any, ...]) -> None:
-        self.seed, self.reseeded, self.first, self.start, self.count, self.passed = saved
-
-    def since(self, tracer: CaptureTracer, place: tuple[Any, int, Any]) -> Any:
-        """How many were drawn since the stream was there."""
-        _, count, passed = place
-        if self.passed is passed:
-            return self.count - count
-        now, then = tracer.plus(self.passed, self.count), tracer.plus(passed, count)
-        return SymNumber(tracer, int, scalars.emit(tracer, "sub", int, _in(now), _in(then)))
-
-    def skip(self, tracer: CaptureTracer, number: Any) -> None:
-        """Go on behind draws whose number is known when the graph has run."""
-        for field in ("start", "passed"):
-            reached = tracer.plus(getattr(self, field), self.count)
-            setattr(self, field, tracer.plus(reached, number))
-        self.count = 0
-
-    def read(self, tracer: CaptureTracer, name: str) -> Any:
-        """A field of the generator, as a run-time number."""
-        value = getattr(self.generator, name)
-        return tracer.session.number_input(value, Attribute(self.origin, name))
-
-
 def _rounds(self: CaptureTracer, go: Arg, least: int, part: Part, *given: Any) -> tuple[Any, Part]:
     """The number of rounds as a size, and the part without its checks; nothing is drawn in it."""
     if part.more:
@@ -135,12 +77,6 @@ def _rounds(self: CaptureTracer, go: Arg, least: int, part: Part, *given: Any) -
     if least:
         self.check(f"{least} rounds of a loop, or more", (count >= least).handle)
     return self.session.sizes.rounds(count), replace(part, checks=())
-
-
-def _is_one(counts: Sequence[Any]) -> bool:
-    """Whether as many numbers are drawn in each part, which is known now."""
-    known = not any(isinstance(n, SymNumber) for n in counts)
-    return known and all(n == counts[0] for n in counts)
 
 
 def _derivative(place: Where, behind: Any) -> Where:
@@ -226,19 +162,14 @@ class CaptureTracer(Tracer):
         the exceptions."""
         bounds, before = self._bounds, {key: d.place() for key, d in self.draws.items()}
         self._bounds, state = set(bounds), None if own else State(self.session)
-
-        def counted() -> tuple[Any, dict[int, Any]]:
-            value = fn()
-            places = {key: before.get(key, (d.first, 0, 0)) for key, d in self.draws.items()}
-            return value, {key: d.since(self, places[key]) for key, d in self.draws.items()}
-
         try:
-            (value, drawn), part = super().part(counted, writes=writes or own)
+            (value, more), part = super().part(
+                lambda: (fn(), drawn_since(self, before)), writes=writes or own
+            )
             for changed in () if state is None else state.changes():
                 self.refuse_effect(
                     f"a function that is given to control flow changes {_name(changed)}"
                 )
-            more = {key: n for key, n in drawn.items() if isinstance(n, SymNumber) or n}
             return value, replace(part, more=more)
         except (Break, DataDependent, UnknownValue):
             raise
@@ -249,16 +180,13 @@ class CaptureTracer(Tracer):
             raise Break("data dependent", what) from error
         finally:
             self._bounds = bounds
-            for key, d in self.draws.items():
-                d.start, d.count, d.passed = before.get(key, (d.first, 0, 0))
+            back(self, before)
 
     def body(self, fn: Callable[[], Any]) -> tuple[Any, Part]:
         """As `part`; random draws of a step are numbered from where the step begins."""
-        before = {key: (d.outer, d.began, *d.place()) for key, d in self.draws.items()}
+        before = {key: d.around() for key, d in self.draws.items()}
         for d in self.draws.values():
-            if d.seed is not None:
-                d.outer, d.start, d.count = d.start, self.beginning(), 0
-                d.began = d.start
+            d.begin_step(self)
         self.bodies += 1
         try:
             value, part = self.part(fn)
@@ -267,24 +195,20 @@ class CaptureTracer(Tracer):
         finally:
             self.bodies -= 1
             for key, d in self.draws.items():
-                saved = before.get(key, (None, None, d.first, 0, 0))
-                d.outer, d.began, d.start, d.count, d.passed = saved
-
-    def beginning(self) -> SymNumber:
-        """What stands for the ordinal of the first draw of a step."""
-        return SymNumber(self, int, placeholder("ordinal", scalar_aval(0)))
+                d.outer, d.began, *_ = before.get(key, (None, None))
+            back(self, {key: saved[2:] for key, saved in before.items()})
 
     def scan(self, part: Part, *given: Any) -> tuple[Sequence[Node], Any]:
         """As the base class; every step goes on with the draws where the one before ended."""
         *rest, numbers = given
         length: Any = rest[6]
-        counters = {x: (_in(first), step) for x, first, step in numbers}
+        counters = {x: (operand(first), step) for x, first, step in numbers}
         for key, place, count in part.more:
             if isinstance(count, SymNumber):
                 raise Break("effect", "the steps of a loop draw differently many random numbers")
             state = self.draws[key]
             first = self.plus(state.start, state.count)
-            counters[place] = _in(first), count
+            counters[place] = operand(first), count
             state.count += count * length
         return self.scans.record(part, *rest, counters=counters)
 
@@ -309,20 +233,10 @@ class CaptureTracer(Tracer):
     ) -> Sequence[Node]:
         """As the base class. Where the parts draw differently many numbers, how many is one more
         output: what is drawn later goes on behind them."""
-        counts = {
-            key: [part.more.get(key, 0) for part in parts] for part in parts for key in part.more
-        }
-        apart = {key: ns for key, ns in counts.items() if not _is_one(ns)}
-        if apart and (
-            self.bodies or any(isinstance(n, SymInt) for ns in apart.values() for n in ns)
-        ):
-            raise Break("effect", "the arms of a choice draw differently many random numbers")
-        for key in counts.keys() - apart.keys():
-            self.draws[key].count += counts[key][0]
-        rows = [(*row, *(_in(ns[i]) for ns in apart.values())) for i, row in enumerate(outputs)]
+        same, apart = of_arms(parts)
+        rows = [(*row, *(operand(ns[i]) for ns in apart.values())) for i, row in enumerate(outputs)]
         handles = super().choice(pick, parts, rows, [*avals, *(scalar_aval(0) for _ in apart)])
-        for key, handle in zip(apart, handles[len(avals) :], strict=True):
-            self.draws[key].skip(self, SymNumber(self, int, handle))
+        go_on(self, same, zip(apart, handles[len(avals) :], strict=True))
         return handles[: len(avals)]
 
     def loop(
@@ -330,19 +244,16 @@ class CaptureTracer(Tracer):
         start: Sequence[Arg], avals: Sequence[Aval],
     ) -> Sequence[Node]:  # fmt: skip
         """As the base class; where the stream of random numbers is, is carried, too."""
-        drawn = [(self.draws[key], place, n) for key, place, n in part.more]
-        if any(isinstance(n, SymInt) for *_, n in drawn):
-            raise Break("effect", DRAWS)
-        ordinal = scalar_aval(0)
-        first = [_in(self.plus(state.start, state.count)) for state, *_ in drawn]
-        then = [self.outlines.plus(place, _in(n)) for _, place, n in drawn]
+        drawn = carried_draws(self, part)
         handles = super().loop(
-            go, part, [*outputs, *then], [*carried, *(place for _, place, _ in drawn)],
-            [*start, *first], [*avals, *(ordinal for _ in drawn)],
+            go, part, [*outputs, *(d.then for d in drawn)], [*carried, *(d.place for d in drawn)],
+            [*start, *(d.first for d in drawn)], [*avals, *(scalar_aval(0) for _ in drawn)],
         )  # fmt: skip
-        for (state, *_), before, handle in zip(drawn, first, handles[len(avals) :], strict=True):
-            number = scalars.emit(self, "sub", int, handle, before)
-            state.skip(self, SymNumber(self, int, number))
+        behind = [
+            (d.key, scalars.emit(self, "sub", int, last, d.first))
+            for d, last in zip(drawn, handles[len(avals) :], strict=True)
+        ]
+        go_on(self, {}, behind)
         return handles[: len(avals)]
 
     def _check_index(self, op: Op, bounds: Bounds) -> None:
@@ -466,23 +377,15 @@ class CaptureTracer(Tracer):
         """`start + count` in the graph: one input, however many draws there are."""
         count = self.session.sizes.number(count)
         if isinstance(count, SymNumber) or (count and isinstance(start, SymNumber)):
-            return SymNumber(self, int, scalars.emit(self, "add", int, _in(start), _in(count)))
+            return SymNumber(
+                self, int, scalars.emit(self, "add", int, operand(start), operand(count))
+            )
         return start + count
 
     def is_outside(self, generator: Generator) -> bool:
         """Whether the generator existed before the call."""
         known = self.session.outside.shadow(generator) is not None
         return known or generator in random.default_generators.values()
-
-    def reseed(self, generator: Generator, seed: int) -> None:
-        """`manual_seed`: the stream starts from its beginning."""
-        if not self.is_outside(generator):
-            generator.manual_seed(seed)
-            return
-        state = self.draws_of(generator)
-        state.seed, state.count, state.passed = int(seed) & 0xFFFFFFFFFFFFFFFF, 0, 0
-        state.first = state.start = 0
-        state.reseeded = True
 
     def draws_of(self, generator: Generator) -> Draws:
         found = self.draws.get(id(generator))

@@ -21,14 +21,22 @@ def _manual_seed(s: Session, fn: Any, seed: int) -> Any:
     if fn is cuda.manual_seed:
         generators = [g for g in generators if g.device.index == cuda.current_device()]
     for generator in generators:
-        s.tracer.reseed(generator, seed)
+        _reseed(s, generator, seed)
     return eager_random.default_generator if everywhere else None
 
 
 @handles(eager_random.Generator.manual_seed)
 def _generator_manual_seed(s: Session, generator: Any, seed: int) -> Any:
-    s.tracer.reseed(generator, seed)
+    _reseed(s, generator, seed)
     return generator
+
+
+def _reseed(s: Session, generator: Any, seed: int) -> None:
+    """The stream starts from its beginning."""
+    if s.tracer.is_outside(generator):
+        s.tracer.draws_of(generator).go_to((int(seed) & 0xFFFFFFFFFFFFFFFF, True, 0, 0, 0, 0))
+    else:
+        generator.manual_seed(seed)
 
 
 @handles(eager_random.fork_rng)

@@ -105,8 +105,7 @@ class TensorShadow(Shadow):
         return tuple((k, v if type(v) in (bool, set, tuple) else id(v)) for k, v in found.items())
 
     def _has_another_array(self) -> bool:
-        """Whether the program set `.data`, to a constant it may be."""
-        array = self.twin._array
+        array = self.twin._array  # of a constant, if that was set as `.data`
         return type(array) is not Traced or array.storage is not self.memory or bool(array.chain)
 
     def _extra_now(self) -> dict[str, Any]:
