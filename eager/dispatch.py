@@ -249,6 +249,7 @@ def _apply_view(op: Op, source: Any, attrs: Mapping[str, Any]) -> Tensor:
             result = on_device.contiguous(array).view(op, attrs)
     else:
         traced = array if type(array) is Traced or tracer is None else tracer.lift(source)
+        attrs = {k: _settled(v) for k, v in attrs.items()}
         result = traced.view(op, attrs)
         shared = result.storage is traced.storage
     storage = source._storage if shared else None
