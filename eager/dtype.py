@@ -232,31 +232,35 @@ def stored(value: Any, dtype: DType) -> Any:
     float above the largest, an imaginary part where there is none."""
     if type(value) is complex and dtype.category in (INT, FLOAT):
         if value.imag:
-            raise _too_large(value, dtype)
+            raise too_large(value, dtype)
         value = value.real
-    if type(value) not in (int, float) or dtype.category not in (INT, FLOAT):
+    if dtype.category not in (INT, FLOAT):
         return value
+    if type(value) not in (int, float):
+        as_stored = getattr(type(value), "__stored__", None)  # of a run-time number
+        return value if as_stored is None else as_stored(value, dtype)
     if dtype.category == FLOAT:
         large = abs(value) > 65504 and dtype is not float64  # the least limit, float16's: most fit
-        if large and abs(value) > _limits(dtype)[1] and math.isfinite(value):
-            raise _too_large(value, dtype)
+        if large and abs(value) > limits(dtype)[1] and math.isfinite(value):
+            raise too_large(value, dtype)
         return value
     if not math.isfinite(value):
-        raise _too_large(value, dtype)
-    low, high = _limits(dtype)
+        raise too_large(value, dtype)
+    low, high = limits(dtype)
     if low <= value <= high:
         return int(value)
     if type(value) is int and not low and -high <= value < 0:
         return value + high + 1
-    raise _too_large(value, dtype)
+    raise too_large(value, dtype)
 
 
-def _too_large(value: Any, dtype: DType) -> RuntimeError:
+def too_large(value: Any, dtype: DType) -> RuntimeError:
     return RuntimeError(f"value {value} cannot be converted to type {dtype.name} without overflow")
 
 
 @functools.cache
-def _limits(dtype: DType) -> tuple[Any, Any]:
+def limits(dtype: DType) -> tuple[Any, Any]:
+    """The least and the largest finite value."""
     return exact_range(dtype) if dtype.category == INT else (finfo(dtype).min, finfo(dtype).max)
 
 

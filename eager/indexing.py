@@ -35,6 +35,8 @@ Picks = list[tuple[int, Tensor]]  # (dimension of the view, index tensor)
 
 def _as_index(item: Any) -> Any:
     """Lists, tuples, arrays and ranges as index tensors; NumPy and symbolic ints as ints."""
+    if type(item) is SymNumber:
+        return bool(item) if item.pytype is bool else _place(item)
     if item is None or item is Ellipsis or isinstance(item, (bool, int, slice, Tensor)):
         return item
     if isinstance(item, SymInt):
@@ -43,11 +45,13 @@ def _as_index(item: Any) -> Any:
         return wrap(item)
     if isinstance(item, (list, tuple, range)):
         return _list_index(item)
-    if isinstance(item, SymNumber) and item.pytype is bool:
-        return bool(item)
+    return _place(item)
+
+
+def _place(item: Any) -> Any:
     try:
         place = symint.index(item)
-        return _traced(item) if isinstance(item, SymNumber) and symint.of_data(place) else place
+        return _traced(item) if type(item) is SymNumber and symint.of_data(place) else place
     except TypeError:
         raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "

@@ -115,7 +115,7 @@ def _stacked(data: Any, dtype: DType | None) -> Tensor:
         dtype = {bool: dt.bool_, int: dt.int64, SymInt: dt.int64}.get(kind, dt.get_default_dtype())
         if isinstance(data, SymNumber) and data.of_numpy:
             dtype = dt.float64
-    return apply(REGISTRY["full"], data, shape=(), dtype=dtype)
+    return apply(REGISTRY["full"], dt.stored(data, dtype), shape=(), dtype=dtype)
 
 
 @public(method=False)

@@ -74,10 +74,9 @@ class SymNumber:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """What `isinstance` goes by, where the tracer lets the program itself ask."""
-        shown = getattr(self.tracer, "class_shown", None)
-        found: type = SymNumber if shown is None else shown(self)
-        return found
+        """What `isinstance` goes by: a function of the library that asks whether it was given an
+        int is to find one."""
+        return self.pytype
 
     @property
     def handle(self) -> Handle:
@@ -115,6 +114,24 @@ class SymNumber:
     def __size__(self) -> Any:
         """As a size: see `eager.symint.index`."""
         return self.tracer.size_of(self)
+
+    def __stored__(self, dtype: dt.DType) -> SymNumber:
+        """As an element of `dtype`: see `eager.dtype.stored`. What is finite and too large for a
+        float is looked for in numbers from outside alone: the graph's come from tensors."""
+        of_float = self.pytype is float
+        if self.pytype is not int and not of_float:
+            return self
+        low, high = dt.limits(dtype)
+        if dtype.category == dt.FLOAT:
+            inside = dtype is dt.float64 or self.tracer.decide(operator.le, abs(self), high)
+            if inside is False and self.tracer.decide(math.isfinite, self):
+                raise dt.too_large(self, dtype)
+        elif of_float or dtype is not dt.int64:
+            low = low if low or of_float else -high  # a negative int wraps
+            what = f"a number that is an element of {dtype.name}"
+            if not (holds(what, operator.ge, self, low) and holds(what, operator.le, self, high)):
+                raise dt.too_large(self, dtype)
+        return self
 
     def __hash__(self) -> int:
         return hash(self.tracer.concretize(self, self.pytype))
@@ -176,3 +193,20 @@ class SymNumber:
 def sqrt(x: Any) -> Any:
     """`math.sqrt` of a number, or of one that is known only at run time."""
     return x.tracer.number(math.sqrt, (x,)) if type(x) is SymNumber else math.sqrt(x)
+
+
+def holds(what: str, fn: Callable[..., Any], *operands: Any) -> bool:
+    """Whether `fn` of numbers is true. What only the run knows is checked by it, as `what`."""
+    tracer = next((x.tracer for x in operands if type(x) is SymNumber), None)
+    if tracer is None:
+        return bool(fn(*operands))
+    found = tracer.decide(fn, *operands)
+    if found is None:
+        tracer.check(what, fn(*operands).handle)
+    return found is not False
+
+
+def must_be(what: str, fn: Callable[..., Any], *operands: Any) -> None:
+    """RuntimeError unless `fn` of numbers is true."""
+    if not holds(what, fn, *operands):
+        raise RuntimeError(what)

@@ -251,6 +251,11 @@ def is_int(x: Any) -> bool:
     return isinstance(x, int) or isinstance(x, SymInt)  # noqa: SIM101 - a third of the time
 
 
+def _is_size(x: Any) -> bool:
+    """Whether `x` is an int or a SymInt: a run-time number is none until it is one (`index`)."""
+    return is_int(x) and (type(x) is int or not hasattr(type(x), "__size__"))
+
+
 # ---- division
 
 
@@ -312,7 +317,7 @@ def _content(x: SymInt | int, y: SymInt | int) -> SymInt | int:
 def _eq(self: SymInt, other: object) -> Any:
     if self is other:
         return True
-    if not is_int(other):  # a float, a run-time number: never silently another
+    if not _is_size(other):  # a float, a run-time number: never silently another
         number = isinstance(other, numbers.Number) or hasattr(type(other), "__size__")
         return self.number() == other if number else NotImplemented
     difference = add(self, other, -1)  # type: ignore[arg-type]
@@ -351,12 +356,12 @@ def _of_ints(rule: Callable[[SymInt | int, SymInt | int], Any], fn: Any) -> tupl
     """An operator and its reflection: `rule` with ints; with other numbers `fn` of a number."""
 
     def forward(self: SymInt, other: Any) -> Any:
-        if is_int(other):
+        if _is_size(other):
             return rule(self, other)
         return NotImplemented if hasattr(other, "of_sizes") else fn(self.number(), other)
 
     def reflected(self: SymInt, other: Any) -> Any:
-        if is_int(other):
+        if _is_size(other):
             return rule(other, self)
         return NotImplemented if hasattr(other, "of_sizes") else fn(other, self.number())
 

@@ -42,7 +42,7 @@ def comparable(value: Any) -> bool:
     return (
         kind in _ATOMS
         or kind in (range, *_VALUES, *_TEXTUAL)
-        or isinstance(value, int | float | complex | str | bytes | np.dtype)
+        or issubclass(kind, int | float | complex | str | bytes | np.dtype)
     )
 
 
@@ -82,7 +82,7 @@ def _contents(value: Any, v: str, bind: Bind) -> str:
 
 def is_wide(value: Any) -> bool:
     """Whether a number is so long that a setting decides if Python writes its digits."""
-    return isinstance(value, int) and value.bit_length() > WIDE
+    return issubclass(type(value), int) and value.bit_length() > WIDE
 
 
 def base_of(value: Any) -> Any:
@@ -94,7 +94,8 @@ def text_of(value: Any) -> str:
     """What tells one constant from another of its type: its `repr`, but not the program's."""
     if is_wide(value):
         return hex(value)
-    if isinstance(value, (int, float, complex, str, bytes)) and not isinstance(value, np.generic):
+    cls = type(value)
+    if issubclass(cls, int | float | complex | str | bytes) and not issubclass(cls, np.generic):
         base: Any = base_of(value)
         return str(base.__repr__(value))
     return repr(value)

@@ -37,6 +37,9 @@ class Untaped:
     def check(self, what, *conditions):
         """Nothing is checked."""
 
+    def decide(self, fn, *operands):
+        """Nothing is known of numbers while tracing."""
+
     def record(self, node, operands, outs):
         """The tape is eager's."""
 

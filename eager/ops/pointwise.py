@@ -1,5 +1,4 @@
-"""Pointwise ops: factories, arithmetic, comparison, logic, selection. tensors and numbers ->
-tensor.
+"""Pointwise ops: factories, arithmetic, comparison, logic, selection. tensors, numbers -> tensor.
 
 An entry is body, derivative, public function and samples at one place; the method and the in-place
 method follow from it.
@@ -7,6 +6,7 @@ method follow from it.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +22,7 @@ from eager.ops.kinds import Cast, Copy, Pointwise
 from eager.ops.view import constant
 from eager.registry import needs_tensors, public, require_tensors
 from eager.scalar import VOCABULARY
+from eager.sym import must_be
 from eager.tape import zeros_of
 from eager.tensor import Tensor
 
@@ -276,8 +277,8 @@ def _nonzero(op: Pointwise, x: Any, y: Any) -> Tensor:
     if is_integral(x, y):
         if isinstance(y, Tensor):
             must_hold(y.ne(0).all(), "ZeroDivisionError")
-        elif y == 0:
-            raise RuntimeError("ZeroDivisionError")
+        else:
+            must_be("ZeroDivisionError", operator.ne, y, 0)
     return apply_binary(op, x, y)
 
 
@@ -368,20 +369,19 @@ _EASY_POWERS: dict[Any, Callable[[Any], Any]] = {
 @needs_tensors("one")
 def pow_(input: Any, exponent: Any) -> Tensor:
     """input ** exponent. Ints to negative ints raise RuntimeError."""
+    integral = isinstance(input, Tensor) and input.dtype.category < dt.FLOAT
+    if integral and isinstance(exponent, int):
+        must_be("Integers to negative integer powers are not allowed.", operator.ge, exponent, 0)
     if isinstance(input, Tensor) and type(exponent) in (int, float):
-        integral = input.dtype.category < dt.FLOAT
-        if integral and type(exponent) is int and exponent < 0:
-            raise RuntimeError("Integers to negative integer powers are not allowed.")
         easy = _EASY_POWERS.get(exponent)
         if (
             easy is not None
             and input.dtype is not dt.bool_
             and (not integral or exponent in (2, 3))
         ):
-            widened = (
-                input.to(dt.get_default_dtype()) if integral and type(exponent) is float else input
-            )
-            return easy(widened)
+            if integral and type(exponent) is float:
+                input = input.to(dt.get_default_dtype())
+            return easy(input)
     return apply(POW, input, exponent)
 
 
@@ -514,8 +514,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
 
 def _beside(number: Any, tensor: Any) -> Any:
     """A number as an element of the tensor's type, which an int of Python does not widen."""
-    if type(number) is not int or 0 <= number < 128 or not isinstance(tensor, Tensor):
-        return number  # such a small one is an element of every type
+    small = type(number) is int and 0 <= number < 128  # an element of every type
+    if small or not isinstance(number, int) or not isinstance(tensor, Tensor):
+        return number
     return dt.stored(number, tensor.dtype)
 
 

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from types import FrameType, TracebackType
-from typing import Any, Final
+from typing import Any
 
 from eager.aval import Aval
 from eager.dtype import _default as default_dtype
@@ -27,8 +27,6 @@ from jitcap.capture.session import Session
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.graph import Arg, Node, Where
 from jitcap.tensor_guard import memory_of
-
-_OURS: Final = frozenset({"eager", "jitcap", "codegen"})
 
 
 class Refused(BaseException):
@@ -66,11 +64,6 @@ class DispatchTracer(CaptureTracer):
         except Exception as refusal:
             self.owner.note(refusal)
             raise Refused(refusal) from refusal
-
-    def class_shown(self, number: SymNumber) -> type:
-        """`number.__class__`: for the program it is a number."""
-        caller = sys._getframe(2).f_globals.get("__name__", "")
-        return SymNumber if caller.partition(".")[0] in _OURS else number.pytype
 
     def item(self, traced: Traced) -> SymNumber:
         self.reads = True

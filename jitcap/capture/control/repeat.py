@@ -202,7 +202,7 @@ def _differs(state: Before) -> bool:
 
 def _is_open(which: Any) -> bool:
     """Whether there may be another round."""
-    return not isinstance(which, bool | int) or which is True or which == _AGAIN
+    return type(which) not in (bool, int) or which is True or which == _AGAIN
 
 
 @contextmanager
