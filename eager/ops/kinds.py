@@ -476,7 +476,7 @@ class Move(Op):
 def require_sizes(shape: Iterable[Any]) -> None:
     """RuntimeError for a negative size of a tensor that is to be made."""
     for n in shape:
-        if type(n) is int and n < 0:
+        if (type(n) is int or not of_data(n)) and n < 0:
             raise RuntimeError(
                 f"Trying to create tensor with negative dimension {n}: {list(shape)}"
             )

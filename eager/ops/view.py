@@ -223,9 +223,16 @@ def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False)
         raise RuntimeError(
             f"expand(): -1 is not allowed in a leading, non-existing dimension: {wanted}"
         )
-    if same((math.prod(shape),), (input.numel(),)):  # not repeated: a view that can be written
-        return apply(RESHAPE, input, shape=shape)
+    if same((math.prod(shape),), (input.numel(),)) or not _repeats(input.shape, shape):
+        return apply(RESHAPE, input, shape=shape)  # a view that can be written
     return apply(EXPAND, input, shape=shape)
+
+
+def _repeats(shape: Shape, wanted: Shape) -> bool:
+    """Whether a dimension of size 1, or a new one, gets another size. That data decide what it gets
+    is a reason to say so."""
+    before = (1,) * (len(wanted) - len(shape)) + shape
+    return any(is_one(n) and (of_data(m) or m != 1) for n, m in zip(before, wanted, strict=True))
 
 
 @public(samples=lambda: [s.call(s.values((3, 1)), (2, 3, 4))])

@@ -117,3 +117,19 @@ def one_dimension_or_several():
         return x.tensor_split(k), x.movedim(k - 1, 0), eager.tensordot(x, x, k - 1)
 
     return Program(step, [(eager.arange(36.0).reshape(6, 6), k) for k in (1, 2)])
+@case("number_arguments")
+def expanded_to_one():
+    def step(x, k):
+        return x[:, :1].expand(6, k), x.expand(k, 6, 6).contiguous().stride(), x[:1].expand(k, 6)
+
+    x = eager.arange(36.0).reshape(6, 6)
+    return Program(step, [(x, k) for k in (6, 3, 1, 2, 1)])
+
+
+@case("number_arguments")
+def sizes_that_are_none():
+    def step(x, k):
+        return x.new_empty(k).shape, F.interpolate(x, scale_factor=k).shape
+
+    x = eager.ones(1, 1, 4, 4)
+    return Program(step, [(x, k) for k in (2, 3, -1, 4)])

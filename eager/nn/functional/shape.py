@@ -4,6 +4,7 @@ places."""
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -24,6 +25,7 @@ from eager.ops.index import TAKE
 from eager.ops.index_and_sort import iota
 from eager.ops.move import CAT, apart, constant_pad
 from eager.ops.pointwise import where
+from eager.sym import holds
 from eager.symint import SymInt, index, integer, known_eq
 from eager.tensor import Tensor
 
@@ -124,6 +126,11 @@ def _scaled(size: int, factor: Any) -> int:
     return index(math.floor(size * (int(factor) if whole and isinstance(size, SymInt) else factor)))
 
 
+def _is_positive(size: Any) -> bool:
+    number = size.number() if isinstance(size, SymInt) else size
+    return holds("sizes greater than 0", operator.gt, number, 0)
+
+
 def _out_size(input: Tensor, size: Any, scale: Any) -> tuple[int, ...]:
     n = input.ndim - 2
     if (size is None) == (scale is None):
@@ -137,7 +144,7 @@ def _out_size(input: Tensor, size: Any, scale: Any) -> tuple[int, ...]:
     factors = scale if isinstance(scale, tuple | list) else (scale,) * n
     sizes = tuple(map(_scaled, input.shape[2:], factors)) if size is None else per_dim(size, n)
     for given in (input.shape[2:], sizes):
-        if any(type(k) is int and k <= 0 for k in given):
+        if not all(map(_is_positive, given)):
             raise RuntimeError(
                 "Input and output sizes should be greater than 0, but got input "
                 f"{list(input.shape[2:])} output {list(sizes)}"
