@@ -117,6 +117,8 @@ def one_dimension_or_several():
         return x.tensor_split(k), x.movedim(k - 1, 0), eager.tensordot(x, x, k - 1)
 
     return Program(step, [(eager.arange(36.0).reshape(6, 6), k) for k in (1, 2)])
+
+
 @case("number_arguments")
 def expanded_to_one():
     def step(x, k):

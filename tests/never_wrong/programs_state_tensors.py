@@ -2,8 +2,9 @@
 
 import eager
 from eager import nn
+from jitcap import graph_break
 
-from .harness import Call, case
+from .harness import Call, Program, case
 from .scene import nothing, rows, scene
 
 
@@ -208,3 +209,34 @@ def a_tensor_is_a_key():
         return x * table[w], v in table, len({w, v, w}), table[v]
 
     return scene(step, nothing, lambda: table.update({w: 5}), observe=lambda: list(table.values()))
+
+
+@case("tensors")
+def a_value_keeps_its_gradient_behind_a_split():
+    w = eager.tensor([1.0, 2.0], requires_grad=True)
+
+    def step(x):
+        h = w * x
+        h.retain_grad()
+        graph_break()
+        (h * h).sum().backward()
+        return h.grad
+
+    x = eager.tensor([1.0, 2.0])
+    return Program(step, [(x,)] * 3, lambda: w)
+
+
+@case("tensors")
+def gradients_of_several_behind_a_split():
+    w = eager.tensor([1.0, 2.0], requires_grad=True)
+
+    def step(x):
+        h, k = w * x, w + x
+        for each in (h, k):
+            each.retain_grad()
+        graph_break()
+        eager.autograd.backward(tensors=[(h * k).sum(), k.sum()])
+        return h.grad, k.grad
+
+    x = eager.tensor([1.0, 2.0])
+    return Program(step, [(x,)] * 3, lambda: w)

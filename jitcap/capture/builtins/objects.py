@@ -453,13 +453,9 @@ def _sweep(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     given = tuple(_tensors(s, a) for a in args)
     named = {k: _tensors(s, v) for k, v in kwargs.items()}
     _refuse_inner(s, (*given[1:], *named.values()))
-    if fn is autograd.grad:
-        _stays_inside(s, *given[:2], **{k: named[k] for k in named if k in _SWEEP_ENDS})
-    result = s.native(fn, given, named)
-    for shadow in s.outside.by_real.values():
-        if isinstance(shadow, TensorShadow) and shadow.passes_on():
-            raise Break("effect", f"backward() goes on past {shadow.origin.show()}")
-    return result
+    ends = given[:2] if fn is autograd.grad else given[:1]
+    _stays_inside(s, fn, *ends, **{_ENDS[k]: named[k] for k in named if k in _ENDS})
+    return s.native(fn, given, named)
 
 
 def _refuse_inner(s: Session, asked: Any) -> None:
@@ -478,12 +474,12 @@ def _register_hook(s: Session, tensor: Tensor, hook: Any) -> Any:
     return kind_of(autograd.register_hook).call(s, autograd.register_hook, (tensor, hook), {})
 
 
-_SWEEP_ENDS: Final = ("outputs", "inputs")
+_ENDS: Final = dict.fromkeys(("outputs", "tensors", "self"), "outputs") | {"inputs": "inputs"}
 
 
-def _stays_inside(s: Session, outputs: Any = (), inputs: Any = ()) -> None:
-    """Refuse `grad` where the way from the outputs leads to a tensor with a history outside, on
-    which the way to an input may go on: the tape in here ends at its stand-in."""
+def _stays_inside(s: Session, fn: Any, outputs: Any = (), inputs: Any = ()) -> None:
+    """Refuse a sweep where the way from the outputs leads to a tensor with a history outside, on
+    which it goes on (`grad`: to an input): the tape in here ends at its stand-in."""
     s.settle(outputs)  # lists from outside with what is in them
     s.settle(inputs)
     shadows = [x for x in s.outside.by_real.values() if isinstance(x, TensorShadow)]
@@ -495,12 +491,12 @@ def _stays_inside(s: Session, outputs: Any = (), inputs: Any = ()) -> None:
         edges = target.edges if isinstance(target, autograd.Node) else ()
         return [edge[0] for edge in edges if edge is not None]
 
-    edges = [edge_of(t) for t in ends[0]]
+    edges = [edge_of(t) for t in ends[0] if isinstance(t, Tensor)]
     for target in reach([e[0] for e in edges if e is not None], behind, id):
         reached = outside.get(id(target))
-        others = (wanted - {id(target)}) & outside.keys()
-        if reached is not None and reached.has_history() and others:
-            raise Break("effect", f"grad() goes on past {reached.origin.show()}")
+        goes_on = fn is not autograd.grad or (wanted - {id(target)}) & outside.keys()
+        if reached is not None and reached.has_history() and goes_on:
+            raise Break("effect", f"{fn.__name__}() goes on past {reached.origin.show()}")
 
 
 def _tensors(s: Session, value: Any) -> Any:
