@@ -101,6 +101,8 @@ _INPLACE = {
     "and": "bitwise_and_",
     "or": "bitwise_or_",
     "xor": "bitwise_xor_",
+    "lshift": "bitwise_left_shift_",
+    "rshift": "bitwise_right_shift_",
 }
 
 

@@ -43,7 +43,7 @@ def _where(c: Any, a: Any, b: Any) -> Any:
 def _sign(x: Any) -> Any:
     """-1, 0 or 1; 0 for NaN."""
     if x.dtype == bool:
-        return x
+        return x.copy()  # its own memory, as any result's
     return np.where(x == x, np.sign(x), 0)
 
 

@@ -342,6 +342,32 @@ def test_what_is_copied_within_a_tensor_is_what_it_was(name):
         assert np.array_equal(run(eager.arange(8000.0, dtype=eager.float64)).numpy(), expected)
 
 
+ASSIGNED = "+= -= *= //= %= **= &= |= ^= <<= >>=".split()
+
+
+@pytest.mark.parametrize("operator", ASSIGNED)
+def test_assignments_with_an_operator_write_the_tensor(operator):
+    names = {}
+    exec(f"def step(x, y):\n    z = x\n    z {operator} y\n    return z is x, z", names)
+    for run in (names["step"], jit(names["step"], backend="eager")):
+        for other in (2, [1, 2, 3]):
+            same, found = {}, {}
+            for m in (torch, eager):
+                x, by = m.tensor([5, -7, 100]), other if other == 2 else m.tensor(other)
+                step = names["step"] if m is torch else run
+                same[m], z = step(x[:], by)
+                found[m] = x.tolist(), z.tolist()
+            assert same[torch] and same[eager]
+            assert found[torch] == found[eager]
+
+
+def test_the_sign_of_bools_has_its_own_memory():
+    for sign in (eager.sign, eager.sgn):
+        x = eager.tensor([True, False])
+        sign(x).fill_(True)
+        assert x.tolist() == [True, False]
+
+
 def test_numbers_may_come_before_the_tensor_as_they_once_did():
     x, y = eager.tensor([4.0]), eager.tensor([3.0])
     assert x.add(2, y).item() == eager.add(x, 2, y).item() == x.clone().add_(2, y).item() == 10
