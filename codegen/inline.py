@@ -72,7 +72,7 @@ def inline(loops: Loops) -> Inlined:
                 state.inlined[item.value.id] = (item, body)
         elif item.value.id in kept.inlined:
             body = state.resolve(item.body)
-            if not item.view and _size(body) > MAX_NODES:
+            if not item.view and (_size(body) > MAX_NODES or kept.is_shared(item, body)):
                 ops = state.ops_of(item)
                 items.append(stored_nest(item, body, ops, forced=item.value.id in forced))
             else:
@@ -140,11 +140,19 @@ def forced_values(loops: Loops, operands: Mapping[int, View]) -> set[int]:
 
 
 class _Kept(set[int]):
-    """Values to store; `inlined` are those that live in their readers (the rest is dead)."""
+    """Values to store; `inlined` are those that live in their readers (the rest is dead), and
+    `crowded` those of them whose one reader in the end would be larger than a body may be."""
 
     def __init__(self) -> None:
         super().__init__()
         self.inlined: set[int] = set()
+        self.crowded: set[int] = set()
+        self.readers: dict[int, int] = {}
+
+    def is_shared(self, nest: Nest, body: Expr) -> bool:
+        """Whether each of the bodies that a large one is cut into would compute this again."""
+        vid = nest.value.id
+        return vid in self.crowded and self.readers[vid] > 1 and cost_of(body) > CHEAP
 
 
 @dataclass(slots=True)
@@ -169,10 +177,13 @@ class _Decision:
         self.loops = loops
         self.forced = forced
         self.uses: dict[int, _Use] = {}
-        self.cost, self.leaves = _estimates(loops)
+        self.readers = _readers(loops)
+        self.cost, self.leaves = _estimates(loops, self.readers)
 
     def kept(self) -> _Kept:
         kept = _Kept()
+        kept.readers = self.readers
+        sizes: dict[int, int] = {}  # of what is inlined into one value only
         for item in reversed(self.loops.items):
             if isinstance(item, Step):
                 continue
@@ -182,10 +193,22 @@ class _Decision:
                 continue  # dead
             store = vid in self.forced or item.monoid is not None or not self.may_inline(item, use)
             (kept if store else kept.inlined).add(vid)
+            nodes = 0
             for x in expr.walk(item.body):
+                nodes += 1
                 if isinstance(x, Read):
                     self.add(item, x, None if store else use)
+            if store:
+                sizes[vid] = sizes.get(vid, 0) + nodes
+            elif use is not None and len(use.sinks) == 1:
+                (sink,) = use.sinks
+                sizes[sink] = sizes.get(sink, 0) + nodes
+        kept.crowded = {v for v in kept.inlined if self.is_crowded(v, sizes)}
         return kept
+
+    def is_crowded(self, vid: int, sizes: Mapping[int, int]) -> bool:
+        sinks = self.uses[vid].sinks
+        return len(sinks) == 1 and all(sizes[sink] > MAX_NODES for sink in sinks)
 
     def add(self, item: Nest, x: Read, through: _Use | None) -> None:
         """Record that `item` reads `x`; `through` is how the inlined `item` itself is used."""
@@ -213,16 +236,21 @@ class _Decision:
         return leaves <= 1 and cost <= (CHEAP if leaves else FROM_NOTHING)
 
 
-def _estimates(loops: Loops) -> tuple[dict[int, int], dict[int, int]]:
-    """Per value, if its single-use producers are inlined: additions per element, and operands of
-    about its own size."""
+def _readers(loops: Loops) -> dict[int, int]:
+    """Per value, how often it is read."""
     readers: dict[int, int] = {}
-    sizes = {v.id: v.aval.numel for v in loops.values()}
     for item in loops.items:
         if isinstance(item, Nest):
             for x in expr.walk(item.body):
                 if isinstance(x, Read):
                     readers[x.value] = readers.get(x.value, 0) + 1
+    return readers
+
+
+def _estimates(loops: Loops, readers: Mapping[int, int]) -> tuple[dict[int, int], dict[int, int]]:
+    """Per value, if its single-use producers are inlined: additions per element, and operands of
+    about its own size."""
+    sizes = {v.id: v.aval.numel for v in loops.values()}
     cost: dict[int, int] = {}
     leaves: dict[int, int] = {}
     for item in loops.items:

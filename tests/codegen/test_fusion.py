@@ -183,6 +183,25 @@ def test_a_path_is_followed_once():
     check(followed_back(24), places, i, backends=("cpp",))
 
 
+def sorted_by_exchanges(x):
+    """Neighbours are put in order until all columns are: one result of many shared values."""
+    columns, n = list(x.unbind(1)), x.shape[1]
+    for i in range(n):
+        for j in range(i % 2, n - 1, 2):
+            a, b = columns[j], columns[j + 1]
+            columns[j], columns[j + 1] = eager.minimum(a, b), eager.maximum(a, b)
+    return (eager.stack(columns, 1) * eager.arange(float(n))).sum(1)
+
+
+def test_what_parts_of_a_large_value_share_is_computed_once():
+    """A body that would be too large is cut, and no part has the others in it again."""
+    x = floats(32, 16)
+    made = 2 * 16 * 15 / 2  # of one exchange each
+    source = compiled(sorted_by_exchanges, (x,))[0].stages["source"]
+    assert source.count("min(") + source.count("max(") < 3 * made
+    check(sorted_by_exchanges, x, backends=("cpp",))
+
+
 def test_a_place_that_data_decide_is_looked_up_in_one_part_only():
     """Of the other part there may be no memory at that place."""
 
