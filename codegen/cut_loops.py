@@ -23,7 +23,8 @@ from codegen.sizes import Size, below, hint, is_static, same
 
 MAX_PIECES: Final = 64
 MIN_LENGTH: Final = 16  # a shorter piece of the axis that runs through memory is not worth a loop,
-LONG: Final = 256  # unless the others are long
+LONG: Final = 256  # unless the others are long, or
+MANY: Final = 8  # there are more pieces: every vector would be computed as part of each of them
 
 # Where the answer changes: `index < value` at value, `index <= value` after it.
 _CHANGES: Final = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
@@ -123,8 +124,11 @@ def _bounds(a: Axis, stages: tuple[Stage, ...]) -> list[tuple[Size, Size]]:
         return []
     bounds = list(itertools.pairwise([0, *edges, a.size]))
     short = hint(a.size) < LONG and min(hint(hi - lo) for lo, hi in bounds) < MIN_LENGTH
+    if not short:
+        return bounds
     reduces = any(stage.reductions for stage in stages)
-    return [] if short and (reduces or _runs_through_memory(a, stages)) else bounds
+    apart = reduces or (len(bounds) <= MANY and _runs_through_memory(a, stages))
+    return [] if apart else bounds
 
 
 def _sorted(cuts: list[Size]) -> list[Size]:

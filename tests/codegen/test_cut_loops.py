@@ -85,6 +85,18 @@ def test_values(fn, columns):
         np.testing.assert_allclose(a.double().numpy(), b.double().numpy(), rtol=1e-5, atol=1e-6)
 
 
+def many_short_parts(x, y):
+    return eager.cat([(x * i + y).relu()[:, i : i + 4] for i in range(20)], 1)
+
+
+def test_many_short_parts_are_loops_of_their_own():
+    """Else each vector is computed as part of all of them."""
+    x, y = floats(4, 64), floats(4, 64, seed=1)
+    assert " if " not in explain(many_short_parts)(x, y).stages["tiled"]
+    expected, got = many_short_parts(x, y), jit(many_short_parts)(x, y)
+    np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("fn", [cat_rows, cat_columns, cat_in_the_middle, rows_of_parts, turned])
 def test_no_condition_is_left(fn):
     tiled = explain(fn)(floats(4, 64), floats(4, 64, seed=1)).stages["tiled"]
