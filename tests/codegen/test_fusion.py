@@ -202,6 +202,26 @@ def test_what_parts_of_a_large_value_share_is_computed_once():
     check(sorted_by_exchanges, x, backends=("cpp",))
 
 
+def waves(x):
+    """A long function of each of a few columns, and one kernel for all of them."""
+    return sum((x[:, i] * (i + 2)).sin() * x[:, 0] for i in range(24))
+
+
+def test_long_functions_of_few_elements_are_calls():
+    """Inlined for each column, for whole vectors and for the last one, they take g++ seconds."""
+    for rows, calls in ((5, True), (70000, False)):
+        x = floats(rows, 24)
+        source = compiled(waves, (x,))[0].stages["source"]
+        assert ("sin_apart(" in source, "Full{}" not in source) == (calls, calls)
+        check(waves, x, backends=("cpp",))
+    for fn in (eager.exp, eager.log, eager.tanh, eager.erf, eager.cos, eager.atan, eager.log1p):
+
+        def total(x, fn=fn):
+            return sum(fn(x[i] + i) for i in range(20))
+
+        check(total, np.abs(floats(20, 5)), backends=("cpp",))
+
+
 def test_a_place_that_data_decide_is_looked_up_in_one_part_only():
     """Of the other part there may be no memory at that place."""
 

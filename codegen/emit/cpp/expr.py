@@ -36,6 +36,7 @@ class Names:
     """Fresh names, buffers' parameters in order of first use, and error sites of one kernel."""
 
     stored: frozenset[str] = frozenset()  # buffers that the kernel itself writes
+    calls = False  # long functions are calls: the kernel has very many of them
 
     def __init__(self, dtypes: dict[str, DType], scalars: frozenset[str]) -> None:
         self.dtypes = dtypes
@@ -224,7 +225,8 @@ class Spell(Walk[str]):
         if x.fn == "where":
             typed[0] = args[0]
             return f"select<{wrap}>({', '.join(typed)})"
-        return f"{table.FUNCTIONS[x.fn]}({', '.join(typed)})"
+        calls = self.names.calls and x.fn in table.APART and kind.is_floating_point
+        return f"{table.FUNCTIONS[x.fn]}{'_apart' if calls else ''}({', '.join(typed)})"
 
     def random(self, x: Apply, guard: Expr | None, vector: bool) -> str:
         seed, ordinal = (self.scalar(a, guard) for a in x.args[:2])

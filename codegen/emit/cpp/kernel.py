@@ -29,6 +29,12 @@ ALIGN = 64
 PAGE = 4096
 PLACES = 4  # of a buffer that is only read: parameters of their own
 MAP_BLOCK = 64  # vectors per unit of an elementwise kernel
+# Code is worth its compile time where many elements run through it. For fewer than FEW, a kernel
+# with more than COSTLY long functions calls them, and one with a larger body than BULKY has it
+# once, with masks, not also for whole vectors. Others call them from MOST_COSTLY on.
+FEW = 1 << 12
+COSTLY, MOST_COSTLY = 12, 64
+BULKY = 120  # expressions
 # Results from this size on are stored past the caches (measured: a gain from 2 MiB).
 STREAM_BYTES = 4 << 20
 
@@ -127,6 +133,11 @@ def _first(offset: Affine) -> int:
     return max(0, min(ends)) if all(type(n) is int for n in ends) else 0
 
 
+def elements(kernel: Kernel) -> Size:
+    """How often the longest loop of a kernel runs."""
+    return extent(kernel.rows) * max((hint(extent(s.loops)) for s in kernel.stages), default=1)
+
+
 def streamed(kernel: Kernel, buffers: Mapping[str, Buffer]) -> frozenset[str]:
     """The large buffers that the kernel only writes."""
     return frozenset(
@@ -146,6 +157,11 @@ class _Writer:
         dtypes = {b.name: b.dtype for b in (*own, *kernel.locals)}
         self.names = Names(dtypes, frozenset(b.name for b in own if b.kind == "scalar"))
         self.names.stored = frozenset(kernel.writes())
+        found = {x for stage in kernel.stages for x in stage.walk()}
+        few = hint(elements(kernel)) < FEW
+        self.bulky = few and len(found) > BULKY
+        costly = sum(type(x) is Apply and x.fn in table.APART for x in found)
+        self.names.calls = costly > (COSTLY if few else MOST_COSTLY)
         for i, b in enumerate(kernel.locals):
             self.names.locals[b.name] = f"t{i}"
         self.streamed = streamed(kernel, buffers)
@@ -412,7 +428,9 @@ class _ByColumns(_Writer):
             f"if (rest_) body{number}(Tail{{}}, v_ + full_ * W, rest_, full_);",
         )
         if not accs:
-            lines = [*inner, *each]
+            once = f"body{number}(Tail{{}}, v_ + u_ * W, u_ < full_ ? W : rest_, u_);"
+            loop = ["for (int u_ = 0; u_ * W < all_; u_++)", f"  {once}"] if self.bulky else each
+            lines = [*inner, *loop]
             for a, scope in zip(reversed(stage.loops), reversed(loops), strict=True):
                 lines = [for_loop(a), *indent(scope.lines + lines), "}"]
             return ["{", *indent(outer.lines), *indent(lines), "}"]

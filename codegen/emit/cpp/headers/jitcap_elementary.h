@@ -383,4 +383,14 @@ JC_NOINLINE inline f64 erfinv_1(f64 x) {
 template <class V> JC_INLINE V erfinv(V x) {
   return each(x, [](elem<V> y) { return (elem<V>)erfinv_1((f64)y); });
 }
+
+// name_apart(x): the same, as a call. A kernel with very many of them compiles in a fifth of the time.
+#define JC_APART1(name) template <class V> JC_NOINLINE V name##_apart(V x) { return name(x); }
+#define JC_APART2(name) template <class V> JC_NOINLINE V name##_apart(V x, V y) { return name(x, y); }
+JC_APART1(exp) JC_APART1(expm1) JC_APART1(log) JC_APART1(log1p) JC_APART1(log2) JC_APART1(tanh)
+JC_APART1(sinh) JC_APART1(cosh) JC_APART1(sin) JC_APART1(cos) JC_APART1(tan) JC_APART1(asin)
+JC_APART1(acos) JC_APART1(atan) JC_APART1(erf) JC_APART1(digamma) JC_APART1(erfinv)
+JC_APART2(atan2) JC_APART2(pow)
+#undef JC_APART1
+#undef JC_APART2
 }  // namespace jc
