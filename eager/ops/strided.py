@@ -52,6 +52,20 @@ def _as_strided_vjp(g: Tensor, avals: Any, shape: Ints, strides: Ints, start: in
     return (apply(REGISTRY["index_add"], zeros, places.reshape(-1), g.reshape(-1), dim=0),)
 
 
+def _written_back(base: Any, attrs: Attrs) -> tuple[Any, dict[str, Any], bool]:
+    """What a write makes of the whole. Where elements share a place, the others at that place are
+    written, too, which no value of the part alone says."""
+    reach = 0
+    for step, n in sorted(zip(attrs["strides"], attrs["shape"], strict=True)):
+        if n > 1 and step <= reach:
+            raise UnknownValue(
+                "a write through as_strided() whose elements share their memory, under capture or "
+                "with a gradient: write to a clone() of what it views"
+            )
+        reach += step * (n - 1)
+    return AS_STRIDED_SCATTER, dict(attrs), True
+
+
 AS_STRIDED = View(
     "as_strided",
     ("x",),
@@ -65,7 +79,7 @@ AS_STRIDED = View(
         tuple(step * strides[0] for step in attrs["strides"]),
         attrs["start"] * strides[0],
     ),
-    write=lambda base, attrs: (AS_STRIDED_SCATTER, dict(attrs), True),
+    write=_written_back,
 )
 
 

@@ -361,6 +361,15 @@ def test_assignments_with_an_operator_write_the_tensor(operator):
             assert found[torch] == found[eager]
 
 
+def test_the_gradient_of_a_write_to_shared_places_is_refused():
+    x = eager.arange(6.0).requires_grad_()
+    y = x * 1
+    eager.as_strided(y, (4, 2), (1, 1))[0, 1] = x[5] * 9
+    assert y.tolist() == [0, 45, 2, 3, 4, 5]
+    with pytest.raises(RuntimeError, match="elements share their memory"):
+        y.sum().backward()
+
+
 def test_the_sign_of_bools_has_its_own_memory():
     for sign in (eager.sign, eager.sgn):
         x = eager.tensor([True, False])

@@ -505,3 +505,15 @@ def a_tuple_that_holds_itself_lives_over_a_split():
         return outer
 
     return over(step, [1, 2])
+
+
+@case("aliasing")
+def a_part_of_windows_that_overlap_is_written():
+    def step(x, n):
+        y = eager.cat([x, x + n])
+        windows = eager.as_strided(y, (3, 2), (1, 1))
+        windows[0, 1] = 9.0
+        windows[:, 0].mul_(2)
+        return y, windows * 1
+
+    return over(step, [1, 2])
