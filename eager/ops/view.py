@@ -229,8 +229,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False)
 
 
 def _repeats(shape: Shape, wanted: Shape) -> bool:
-    """Whether a dimension of size 1, or a new one, gets another size. That data decide what it gets
-    is a reason to say so."""
+    """Whether a dimension of size 1, or a new one, gets another size, or one that data decide."""
     before = (1,) * (len(wanted) - len(shape)) + shape
     return any(is_one(n) and (of_data(m) or m != 1) for n, m in zip(before, wanted, strict=True))
 
