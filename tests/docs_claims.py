@@ -324,7 +324,7 @@ CLAIMS = {
         "They go through a": "tests/jitcap/test_while_gradients.py "
         "tests/jitcap/test_control_flow.py::test_the_gradient_of_an_unbounded_loop_is_refused",
         "Under `@jit` the functions": "tests/capture/test_control_flow.py::"
-        "test_an_effect_of_an_arm_is_refused",
+        "test_an_effect_of_an_arm_is_refused tests/capture/test_draws_that_data_count.py",
         "Under `@jit` a plain `if`": "tests/capture/test_branches.py::test_one_graph "
         + SELF
         + "test_the_programs_of_the_pages_run",
@@ -366,6 +366,8 @@ CLAIMS = {
         "* Python 3.11, 3.12": SELF + "test_another_python_is_said",
         "* Sizes that vary are symbols": "tests/jitcap/test_sizes.py tests/device/test_sizes.py "
         "tests/eager/test_options.py::test_sizes_that_vary",
+        "* A cache (`functools.lru_cache`)": "tests/capture/test_package_caches.py "
+        "tests/never_wrong/programs_state_caches.py",
         "* An option of PyTorch's": "tests/eager/test_options.py",
         "* The length of a list": "tests/capture/test_limits.py::"
         "test_a_list_that_only_grows_is_not_a_version_for_each_length",
