@@ -52,6 +52,7 @@ CLAIMS = {
         "`custom_op` makes": "tests/jitcap/test_custom_ops.py",
         "`eager.load` reads files": "tests/data/test_torch_files.py tests/data/test_hostile_files.py "
         "tests/data/test_torch_files.py::test_what_the_user_allows",
+        "`eager.einops` has the functions": "tests/eager/test_einops.py",
         "`eager.save` writes safetensors": "tests/data/test_safetensors.py::test_round_trip "
         "tests/data/test_hostile_files.py::test_the_format_is_what_the_docstring_says "
         "tests/data/test_hostile_files.py::test_an_interrupted_save_keeps_the_old_file",

@@ -114,10 +114,10 @@ def _looked_through(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     key = None if parts is None else (id(fn), len(args), *kwargs, *parts)
     if key is not None and key in s.answers:
         return s.answers[key][0]
-    before, nodes = _effects(s), len(s.tracer.nodes)
+    before, written, nodes = _effects(s), len(s.written), len(s.tracer.nodes)
     try:
         answer = s.call(fn.__wrapped__, args, kwargs)
-        if _effects(s) != before:
+        if _effects(s) != before or _has_changed(s, written):
             raise Break("cache", f"{fn.__qualname__}() draws or changes something, and has a cache")
     except s.vm.passthrough as refusal:
         what = f"{fn.__qualname__}() has a cache: {refusal}"
@@ -146,9 +146,17 @@ def _key(s: Session, values: Args) -> Args | None:
     return tuple(key)
 
 
+def _has_changed(s: Session, known: int) -> bool:
+    """Whether an object from outside differs now, of those that were noted since so many were: a
+    call of any method of one is a note."""
+    touched = {twin for twin, _ in [*s.written][known:]}
+    shadows = (s.outside.by_twin.get(twin) for twin in touched)
+    return any(shadow is not None and shadow.mark() for shadow in shadows)
+
+
 def _effects(s: Session) -> Any:
     draws = [(id(d.start), d.count) for d in s.tracer.draws.values()]
-    return len(s.host_calls), len(s.drawn), len(s.written), draws
+    return len(s.host_calls), len(s.drawn), draws
 
 
 def _given(s: Session, fn: Any, value: Any) -> tuple[Any, Origin]:
@@ -162,6 +170,8 @@ def _given(s: Session, fn: Any, value: Any) -> tuple[Any, Origin]:
         return now, Fixed(now, repr(now)) if origin is None else origin
     if type(value) in _ATOMS or isinstance(value, type | FunctionType | BuiltinFunctionType):
         return value, Fixed(value, repr(value))
+    if type(value) is Size and not all(type(n) is int for n in value):
+        raise Break("data dependent", f"{fn.__qualname__}() of a size that varies")
     if type(value) in (tuple, Size):  # equal ones are one key
         given = [_given(s, fn, v) for v in value]
         template = f"({'{}, ' * len(given)})"
