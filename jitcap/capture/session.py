@@ -413,16 +413,16 @@ def _texts(error: BaseException) -> list[str]:
 def _guard_defaults(s: Session, fn: FunctionType, given: int) -> None:
     """A call that leaves arguments out relies on the defaults of a function, or of the one that it
     wraps."""
+    place: Origin = Fixed(fn, fn.__qualname__)
     while "__wrapped__" in vars(fn):
-        fn = vars(fn)["__wrapped__"]
+        fn, place = vars(fn)["__wrapped__"], Attribute(place, "__wrapped__")
     code = fn.__code__
     if given >= code.co_argcount + code.co_kwonlyargcount or id(fn) in s.defaulted:
         return
     s.defaulted.add(id(fn))
     for field in ("__defaults__", "__kwdefaults__"):
         if getattr(fn, field) is not None:
-            place = Attribute(Fixed(fn, fn.__qualname__), field)
-            s.guard(Is, place, getattr(fn, field))
+            s.guard(Is, Attribute(place, field), getattr(fn, field))
 
 
 def _given(s: Session, value: Any) -> Any:
