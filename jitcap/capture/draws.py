@@ -7,7 +7,8 @@ loop draw may be a number that the graph computes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from eager.aval import scalar_aval
@@ -21,7 +22,8 @@ from jitcap.graph import Node, placeholder
 from jitcap.subgraphs import Part
 
 DRAWS: Final = "random numbers are drawn in a loop of unknown length"
-Place = tuple[Any, int, Any]
+Place = tuple[Any, Any, Any, Any, Any]  # see `Draws.around`
+_UNUSED: Final = (None, None, None, 0, 0)
 
 
 def operand(number: Any) -> Any:
@@ -50,8 +52,7 @@ class Draws:
         self.generator = generator
         self.origin = origin
         self.seed: Any = None  # a run-time number, or the int that the program set
-        self.first: Any = None  # where the stream was when it was first used, or set to a seed
-        self.start: Any = None
+        self.start: Any = None  # of the call, of a step of a loop, or behind a choice
         self.count = 0  # of the draws since `start`
         self.passed: Any = 0  # how many were before it: a number of the graph, after a choice
         self.reseeded = False
@@ -60,30 +61,29 @@ class Draws:
         self.places: list[tuple[Any, Any]] = []  # that the program has, and what this was there
 
     def opened(self, tracer: Any) -> Draws:
-        """With the place where the stream is."""
+        """With the place where the stream is: as if it had been known when the parts of the graph
+        began that are recorded now."""
         if self.seed is None:
             seed = self.read(tracer, "seed_value")
             large = self.generator.seed_value >= 1 << 63  # the graph's numbers have a sign
             self.seed = seed - (1 << 64) if large else seed
-            self.first = self.start = self.read(tracer, "ordinal")
-            if tracer.bodies:
-                self.outer, self.start = self.start, beginning(tracer)
-                self.began = self.start
+            self.start = self.read(tracer, "ordinal")
+            for before, is_body in tracer.open_parts:
+                before[id(self.generator)] = self.around()
+                if is_body:
+                    self.begin_step(tracer)
         return self
-
-    def place(self) -> tuple[Any, int, Any]:
-        return self.start, self.count, self.passed
 
     def now(self) -> tuple[Any, ...]:
         """All that a program can save of a stream."""
-        return self.seed, self.reseeded, self.first, *self.place()
+        return self.seed, self.reseeded, self.start, self.count, self.passed
 
     def go_to(self, saved: tuple[Any, ...]) -> None:
-        self.seed, self.reseeded, self.first, self.start, self.count, self.passed = saved
+        self.seed, self.reseeded, self.start, self.count, self.passed = saved
 
-    def since(self, tracer: Any, place: tuple[Any, int, Any]) -> Any:
+    def since(self, tracer: Any, place: Place) -> Any:
         """How many were drawn since the stream was there."""
-        _, count, passed = place
+        count, passed = place[-2:]
         if self.passed is passed:
             return self.count - count
         now, then = tracer.plus(self.passed, self.count), tracer.plus(passed, count)
@@ -107,23 +107,35 @@ class Draws:
             self.outer, self.start, self.count = self.start, beginning(tracer), 0
             self.began = self.start
 
-    def around(self) -> tuple[Any, ...]:
-        """What a step leaves as it was."""
-        return self.outer, self.began, *self.place()
+    def around(self) -> Place:
+        """What a part of the graph leaves as it was."""
+        return self.outer, self.began, self.start, self.count, self.passed
 
 
 def drawn_since(tracer: Any, before: Mapping[int, Place]) -> dict[int, Any]:
     """How many each stream drew since it was there; those only that drew."""
-    found = {
-        key: d.since(tracer, before.get(key, (d.first, 0, 0))) for key, d in tracer.draws.items()
-    }
+    found = {key: d.since(tracer, before.get(key, _UNUSED)) for key, d in tracer.draws.items()}
     return {key: n for key, n in found.items() if isinstance(n, SymNumber) or n}
 
 
-def back(tracer: Any, before: Mapping[int, Place]) -> None:
-    """Each stream is where it was."""
-    for key, d in tracer.draws.items():
-        d.start, d.count, d.passed = before.get(key, (d.first, 0, 0))
+@contextmanager
+def open_part(tracer: Any, *, is_body: bool = False) -> Iterator[dict[int, Place]]:
+    """While a part of the graph is recorded; then each stream is where it was, as given. In a body
+    of a loop draws are numbered from where a step begins."""
+    before = {key: d.around() for key, d in tracer.draws.items()}
+    tracer.open_parts.append((before, is_body))
+    try:
+        for d in tracer.draws.values():
+            if is_body:
+                d.begin_step(tracer)
+        yield before
+    finally:
+        tracer.open_parts.pop()
+        for key, d in tracer.draws.items():
+            if key in before:
+                d.outer, d.began, d.start, d.count, d.passed = before[key]
+            else:  # it was set to a seed, which is refused
+                d.count = 0
 
 
 def go_on(tracer: Any, known: Mapping[int, Any], found: Iterable[tuple[int, Node]]) -> None:

@@ -33,11 +33,11 @@ from jitcap.capture.control.state import State
 from jitcap.capture.draws import (
     DRAWS,
     Draws,
-    back,
     carried_draws,
     drawn_since,
     go_on,
     of_arms,
+    open_part,
     operand,
 )
 from jitcap.capture.kinds.base import Session, words
@@ -118,7 +118,7 @@ class CaptureTracer(Tracer):
         self._values: dict[Node, Any] = {}  # of what was asked for, and of what that is made of
         self._kept: list[Any] = []
         self._bounds: set[Bounds] = set()  # that are checked
-        self.bodies = 0  # of loops, that are recorded now
+        self.open_parts: list[tuple[dict[int, Any], bool]] = []  # see `draws.open_part`
         self.deriving = False  # indices of a gradient's are those of the program
 
     def _where(self) -> Where:
@@ -160,12 +160,13 @@ class CaptureTracer(Tracer):
         """As the base class; what `fn` changes that is not in the graph is refused, but for random
         draws: how many they are is kept in the part. `own`: the caller looks after the changes and
         the exceptions."""
-        bounds, before = self._bounds, {key: d.place() for key, d in self.draws.items()}
+        bounds = self._bounds
         self._bounds, state = set(bounds), None if own else State(self.session)
         try:
-            (value, more), part = super().part(
-                lambda: (fn(), drawn_since(self, before)), writes=writes or own
-            )
+            with open_part(self) as before:
+                (value, more), part = super().part(
+                    lambda: (fn(), drawn_since(self, before)), writes=writes or own
+                )
             for changed in () if state is None else state.changes():
                 self.refuse_effect(
                     f"a function that is given to control flow changes {_name(changed)}"
@@ -180,23 +181,13 @@ class CaptureTracer(Tracer):
             raise Break("data dependent", what) from error
         finally:
             self._bounds = bounds
-            back(self, before)
 
     def body(self, fn: Callable[[], Any]) -> tuple[Any, Part]:
         """As `part`; random draws of a step are numbered from where the step begins."""
-        before = {key: d.around() for key, d in self.draws.items()}
-        for d in self.draws.values():
-            d.begin_step(self)
-        self.bodies += 1
-        try:
+        with open_part(self, is_body=True):
             value, part = self.part(fn)
             drawn = [(key, self.draws[key].began.leaf, n) for key, n in part.more.items()]
             return value, replace(part, more=drawn)
-        finally:
-            self.bodies -= 1
-            for key, d in self.draws.items():
-                d.outer, d.began, *_ = before.get(key, (None, None))
-            back(self, {key: saved[2:] for key, saved in before.items()})
 
     def scan(self, part: Part, *given: Any) -> tuple[Sequence[Node], Any]:
         """As the base class; every step goes on with the draws where the one before ended."""

@@ -118,7 +118,39 @@ def a_while_loop(x, _):
     return eager.while_loop(lambda t, u: t < 2, lambda t, u: (t + eager.rand(()), u + 1), start)
 
 
-ROUNDS = [rejected, a_walk, until_it_fits, rounds_and_arms, several, a_while_loop]
+def first_in_an_arm_of_a_round(x, _):
+    t = x.sum() * 0
+    while t < 3:
+        if t > 1:
+            t = t + eager.rand(())
+        t = t + eager.rand(()) + 0.1
+    return t, eager.rand(1)
+
+
+def rounds_of_rounds(x, g):
+    t = x.sum() * 0
+    while t < 3:
+        u = x.sum() * 0
+        while u < 0.7:
+            u = u + eager.rand(()) * eager.rand((), generator=g)
+        t = t + u if u > 0.9 else t + u + eager.rand(())
+    return t, eager.rand(1)
+
+
+def a_scan_in_rounds(x, _):
+    def step(total, _i):
+        return total + eager.rand(()), total
+
+    def body(t):
+        return (t + eager.scan(step, t * 0, eager.arange(3.0))[0],)
+
+    return eager.while_loop(lambda t: t < 4, body, (x.sum() * 0,)), eager.rand(1)
+
+
+ROUNDS = [
+    first_in_an_arm_of_a_round, rounds_of_rounds, a_scan_in_rounds,
+    rejected, a_walk, until_it_fits, rounds_and_arms, several, a_while_loop,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("backend", ["eager", None])

@@ -34,7 +34,7 @@ def _generator_manual_seed(s: Session, generator: Any, seed: int) -> Any:
 def _reseed(s: Session, generator: Any, seed: int) -> None:
     """The stream starts from its beginning."""
     if s.tracer.is_outside(generator):
-        s.tracer.draws_of(generator).go_to((int(seed) & 0xFFFFFFFFFFFFFFFF, True, 0, 0, 0, 0))
+        s.tracer.draws_of(generator).go_to((int(seed) & 0xFFFFFFFFFFFFFFFF, True, 0, 0, 0))
     else:
         generator.manual_seed(seed)
 
