@@ -23,6 +23,7 @@ from jitcap.capture.control.paths import looks, needed
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.kinds.base import words
+from jitcap.capture.kinds.caches import require_unchanged
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.native import name_of
 from jitcap.capture.origin import (
@@ -283,6 +284,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
     probe = epilogue(session, value, Places())
     _rehearse(session, value, probe)
     session.ties.check()
+    require_unchanged(session)
     tracer.constant_memory.check(probe.outputs)
     guard_aliases(session, [s for s, _ in probe.writes])
     names = Names()

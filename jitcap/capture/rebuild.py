@@ -23,6 +23,7 @@ from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.control.ties import may_be_new
 from jitcap.capture.kinds.base import MutableKind, kind_of
+from jitcap.capture.kinds.caches import refuse_lasting
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
 from jitcap.capture.session import Session
 from jitcap.equality import is_wide
@@ -384,6 +385,9 @@ class Rebuilder:
 
 def _made(make: Rebuilder, value: Any) -> str:
     """A new object; the dictionary of an instance as such."""
+    lasting = make.session.answers.get(id(value))
+    if lasting is not None:
+        refuse_lasting(make.session, lasting[0])
     owner = make.session.dictionaries.get(id(value))
     if owner is not None:
         return make.let(f"{make.expr(owner)}.__dict__")

@@ -30,6 +30,10 @@ def table(n):
     return [random.random() for _ in range(n)]
 
 @functools.cache
+def registry(n):
+    return {}
+
+@functools.cache
 def noted(n):
     calls.append(n)
     return n + 1
@@ -58,7 +62,7 @@ def test_one_graph_for_any_size(package, dynamic):
     def step(x):
         y, names = package.flat(x, "a b c")
         z, _ = package.flat(x + 1, "a b c", d=4)
-        return y.sum(0) * z, names, package.recipe("a b c") is package.recipe("a b c")
+        return y.sum(0) * z, "-".join(names), package.recipe("a b c") is package.recipe("a b c")
 
     compiled = jit(step, dynamic=dynamic)
     for n in (2, 3, 2, 5, 4):
@@ -98,3 +102,33 @@ def test_a_size_is_a_key_of_the_programs_own_cache():
     assert area.cache_info().misses == 1
     assert area.cache_info().hits == 2
     assert compiled.stats.splits == 0
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
+def test_what_a_cache_gives_is_one_object_for_all_calls(package):
+    """It is changed, stored or returned: then the cache is asked."""
+    kept = []
+
+    def changes(x, n):
+        table = package.registry(n)
+        table["calls"] = table.get("calls", 0) + 1
+        return x * table["calls"]
+
+    def stores(x, n):
+        kept.append(package.registry(n))
+        return x * len(kept[-1])
+
+    def returns(x, n):
+        return x + n, package.registry(n)
+
+    x = eager.ones(2)
+    for program in (changes, stores, returns):
+        found = []
+        for run in (program, jit(program, backend="eager")):
+            package.registry.cache_clear()
+            kept.clear()
+            found.append([str(run(x, n)) for n in (1, 1, 2, 1)])
+            found[-1].append([row is package.registry(1) for row in kept])
+            found[-1].append(run(x, 1)[1] is package.registry(1) if program is returns else 0)
+            found[-1].append(str(package.registry(1)))
+        assert found[0] == found[1]

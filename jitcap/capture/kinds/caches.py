@@ -7,7 +7,7 @@ call of the program runs plainly.
 
 The caches of libraries and of installed packages (einops keeps what a pattern means) are looked
 through: their functions are interpreted, once for equal arguments. One that draws or changes
-something is asked as the program's are.
+something, or whose answer is changed or leaves the program, is asked as the program's are.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from __future__ import annotations
 import functools
 import gc
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from eager.dataclass import dataclass
 from eager.device import Size
 from eager.sym import SymNumber
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
+from jitcap.capture.control.state import mark_of, parts_of
 from jitcap.capture.kinds.base import Args, Kwargs, Session, hashes_identity, of
 from jitcap.capture.kinds.constants import FixedKind
 from jitcap.capture.native import is_programs
 from jitcap.capture.origin import Bind, Computed, Fixed, Origin, Variable
+from jitcap.walks import reach
 
 _ATOMS: Final = (int, str, float, complex, bool, bytes, type(None))
 _IMPURE: Final = "caches of packages that are more than a memory"  # what is tried again without
@@ -122,9 +124,26 @@ def _looked_through(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     except s.vm.passthrough as refusal:
         what = f"{fn.__qualname__}() has a cache: {refusal}"
         raise Break.tried_again("cache", what, frozenset({(_IMPURE, id(fn))})) from refusal
+    for part in reach([answer], parts_of, id):
+        mark = mark_of(part)
+        if mark is not None and s.outside.shadow(part) is None:
+            s.answers[id(part)] = fn, part, mark, parts_of(part)
     if key is not None and len(s.tracer.nodes) == nodes:  # it holds no value of the graph
         s.answers[key] = answer, fn, args, kwargs
     return answer
+
+
+def refuse_lasting(s: Session, fn: Any) -> NoReturn:
+    """The program changes or keeps what the cache would give to later calls, too."""
+    what = f"what {fn.__qualname__}() keeps in its cache is changed, or leaves"
+    raise Break.tried_again("cache", what, frozenset({(_IMPURE, id(fn))}))
+
+
+def require_unchanged(s: Session) -> None:
+    """Raises Break where an answer of a cache that was looked through is not what it was."""
+    for key, (fn, part, mark, *_) in s.answers.items():
+        if type(key) is int and mark_of(part) != mark:
+            refuse_lasting(s, fn)
 
 
 def _key(s: Session, values: Args) -> Args | None:
