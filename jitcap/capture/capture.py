@@ -329,6 +329,8 @@ def is_of_the_text(guard: Guard) -> bool:
     if not isinstance(guard, Is):
         return isinstance(guard, CodeIs | Member)
     base = guard.origin.base if isinstance(guard.origin, Attribute) else None
+    while isinstance(base, Attribute) and base.name == "__wrapped__":
+        base = base.base
     part = base.value if isinstance(base, Fixed) else None  # whose defaults, order of resolution
     return isinstance(guard.value, _PARTS) or isinstance(part, _PARTS)
 
