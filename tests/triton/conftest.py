@@ -2,6 +2,10 @@
 
 from collections import Counter
 
+import pytest
+
+from eager.device import places
+
 
 def pytest_terminal_summary(terminalreporter):
     counts = Counter()
@@ -14,3 +18,10 @@ def pytest_terminal_summary(terminalreporter):
             f"triton: {counts['ops']} ops and {counts['fused']} fused kernels pass in the interpreter, "
             f"{counts['compiled']} kernels compile for sm_90"
         )
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    """Other folders' tests find no simulated GPU open."""
+    yield
+    places.close()
