@@ -33,6 +33,7 @@ def operand(number: Any) -> Any:
 
 
 def total(tracer: Any, start: Any, count: Any) -> Any:
+    """Their sum: a node of the graph, unless both are known."""
     if isinstance(count, SymNumber) or (count and isinstance(start, SymNumber)):
         return SymNumber(
             tracer, int, scalars.emit(tracer, "add", int, operand(start), operand(count))

@@ -39,6 +39,7 @@ from jitcap.capture.draws import (
     of_arms,
     open_part,
     operand,
+    total,
 )
 from jitcap.capture.kinds.base import Session, words
 from jitcap.capture.kinds.tensors import TensorShadow
@@ -366,12 +367,7 @@ class CaptureTracer(Tracer):
 
     def plus(self, start: Any, count: Any) -> Any:
         """`start + count` in the graph: one input, however many draws there are."""
-        count = self.session.sizes.number(count)
-        if isinstance(count, SymNumber) or (count and isinstance(start, SymNumber)):
-            return SymNumber(
-                self, int, scalars.emit(self, "add", int, operand(start), operand(count))
-            )
-        return start + count
+        return total(self, start, self.session.sizes.number(count))
 
     def is_outside(self, generator: Generator) -> bool:
         """Whether the generator existed before the call."""
