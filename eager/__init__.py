@@ -71,6 +71,7 @@ from eager.casts import is_autocast_enabled as is_autocast_enabled
 from eager.compilation import compile as compile
 from eager.control_flow import cond as cond
 from eager.control_flow import switch as switch
+from eager.denormals import set_flush_denormal as set_flush_denormal
 from eager.device import Size as Size
 from eager.device import default as _default
 from eager.device import device as device
@@ -258,11 +259,6 @@ def set_num_interop_threads(num: _int) -> None:
             "set_num_interop_threads",
             f"set_num_interop_threads({num}): operations run one after the other",
         )
-
-
-def set_flush_denormal(mode: _bool) -> _bool:
-    """Whether tiny numbers are now treated so: they are kept, and never flushed to zero."""
-    return not mode
 
 
 def _assert(condition: Any, message: str) -> None:

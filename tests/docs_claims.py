@@ -270,6 +270,8 @@ CLAIMS = {
         "tests/jitcap/test_kept.py",
         "What tells two functions apart": "tests/jitcap/test_kept.py tests/jitcap/test_kept_crafted.py "
         "tests/codegen/test_runtime_cache.py",
+        "Numbers below the smallest normal": "tests/codegen/test_runtime_cpu.py::"
+        "test_a_team_keeps_or_flushes_denormal_numbers_as_its_caller_does",
         "Each is an environment variable": "tests/jitcap/test_config.py::test_order_of_precedence "
         + SELF
         + "test_every_setting_is_documented",

@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
+import eager
 from codegen.emit.cpp.runtime import build, cpu, support
 from codegen.emit.cpp.runtime.arena import Arena, arena
 from codegen.runtime.artifact import Host, Signature, Spec
@@ -261,6 +262,27 @@ def test_many_threads(module):
     for t in threads:
         t.join()
     assert not failures
+
+
+def test_a_team_keeps_or_flushes_denormal_numbers_as_its_caller_does(module):
+    """Though its members started under another mode, and other threads go on as they did."""
+    n = 1 << 20
+    run, x, before = scale(module, n), np.full(n, 1e-39, np.float32), cpu.threads()
+    cpu.set_threads(4)
+    try:
+        for mode in (False, True, False):
+            assert eager.set_flush_denormal(mode)
+            beside = []
+            other = threading.Thread(target=lambda kept=beside: kept.append(5e-324 * 1.0))
+            kept = [np.count_nonzero(run([x, 0.5, n])[0].view(np.int32)) for _ in range(8)]
+            assert kept == [0 if mode else n] * 8
+            assert (eager.tensor(x[:3]) * 0.5).tolist() == [0.0 if mode else np.float32(5e-40)] * 3
+            other.start()
+            other.join()
+            assert (beside[0] == 0.0) == mode
+    finally:
+        eager.set_flush_denormal(False)
+        cpu.set_threads(before)
 
 
 @pytest.mark.parametrize(("n", "grain"), [(1, 1), (7, 16), (1000, 1), (1000, 16), (4097, 64)])

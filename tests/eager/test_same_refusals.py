@@ -202,6 +202,7 @@ t.narrow_copy(x, -4, 0, 1)
 x.narrow_copy(1, 3, 9)
 t.OutOfMemoryError is t.cuda.OutOfMemoryError
 t.set_flush_denormal(False)
+t.set_flush_denormal(0)
 t.set_num_interop_threads(0)
 x.size(3)
 x.size(-4)

@@ -30,6 +30,7 @@ import numpy as np
 from eager import autograd, cuda
 from eager import random as eager_random
 from eager.autograd import function
+from eager.denormals import set_flush_denormal
 from eager.dtype import set_default_dtype
 from eager.printing import set_printoptions
 from eager.serialization import load, save
@@ -554,7 +555,7 @@ for _refused, _home, _functions in (
         eager_random.initial_seed, eager_random.Generator.seed, eager_random.Generator.get_state,
         eager_random.Generator.set_state, eager_random.Generator.initial_seed,
         eager_random.Generator.next_ordinal, eager_random.Generator.__deepcopy__,
-        set_default_dtype, set_printoptions, save, load,
+        set_default_dtype, set_flush_denormal, set_printoptions, save, load,
     )),
     ("effect", "eager.cuda.", (
         cuda.initial_seed, cuda.get_rng_state, cuda.get_rng_state_all, cuda.set_rng_state,

@@ -6,7 +6,7 @@
 // for a short time (a loop then starts in 1 us, where waking a sleeper takes 5 to 30), then sleep:
 // threads that spin for long ruin every other process of a shared machine. One loop at a time has
 // the team; a loop inside a loop, or from a second thread at the same time, runs in its caller alone.
-// After fork the child makes itself a new team.
+// After fork the child makes itself a new team. Members treat denormal numbers as the caller does.
 #pragma once
 #include <limits.h>
 #include <linux/futex.h>
@@ -24,6 +24,7 @@ struct Job {
   void *body;
   long n, grain, pieces;
   int members;
+  unsigned long control;
 };
 constexpr long SPIN_NS = 30000;
 static pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER;  // held while a loop has the team
@@ -46,6 +47,25 @@ static inline long now_ns() {
 static inline void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#endif
+}
+// The word by which the processor rounds, and keeps or flushes denormal numbers, without its flags.
+static inline unsigned long control_word() {
+#if defined(__x86_64__)
+  return __builtin_ia32_stmxcsr() & ~0x3fu;
+#elif defined(__aarch64__)
+  unsigned long word;
+  asm volatile("mrs %0, fpcr" : "=r"(word));
+  return word;
+#else
+  return 0;
+#endif
+}
+static inline void set_control_word(unsigned long word) {
+#if defined(__x86_64__)
+  __builtin_ia32_ldmxcsr((unsigned)word);
+#elif defined(__aarch64__)
+  asm volatile("msr fpcr, %0" : : "r"(word));
 #endif
 }
 static void take_pieces() {
@@ -85,6 +105,7 @@ static void *help(void *) {
     if (number && get(&open_job) == number) {          // ... unless it closed the job before
       seen = number;
       member = __atomic_add_fetch(&joined, 1, __ATOMIC_RELAXED);
+      if (control_word() != job.control) set_control_word(job.control);
       if (member < job.members) take_pieces();
     }
     __atomic_sub_fetch(&active, 1, __ATOMIC_SEQ_CST);
@@ -127,7 +148,7 @@ static void run(Part part, void *body, long n, long grain, long pieces, int memb
     return;
   }
   if (helpers < members - 1) make_helpers(members - 1);
-  job = {part, body, n, grain, pieces, members};
+  job = {part, body, n, grain, pieces, members, control_word()};
   set(&next_piece, 0l);
   set(&joined, 0);
   set(&open_job, ++jobs);
