@@ -24,6 +24,8 @@ from eager.dataclass import dataclass
 # (a mask, a one-hot row), and of the rest.
 FROM_NOTHING: Final = 24
 CHEAP: Final = 8
+# Of a single value: each kernel that reads it computes it again, outside its loops.
+LONE: Final = 100
 # A body larger than this is cut: registers, recursion and compile time have limits.
 MAX_NODES: Final = 160
 
@@ -179,6 +181,7 @@ class _Decision:
         self.uses: dict[int, _Use] = {}
         self.readers = _readers(loops)
         self.cost, self.leaves = _estimates(loops, self.readers)
+        self.chained = _chained(loops, self.readers)
 
     def kept(self) -> _Kept:
         kept = _Kept()
@@ -228,7 +231,7 @@ class _Decision:
         if nest.view or use is None:
             return True
         size, cost = hint(nest.value.aval.numel), self.cost[nest.value.id]
-        if size == 1 and cost <= 100:
+        if size == 1 and cost <= LONE and nest.value.id not in self.chained:
             return True  # hoisted: once per kernel
         if len(use.sinks) <= 1:
             return cost <= CHEAP or use.iterations * use.reads <= size or use.outer
@@ -248,8 +251,8 @@ def _readers(loops: Loops) -> dict[int, int]:
 
 
 def _estimates(loops: Loops, readers: Mapping[int, int]) -> tuple[dict[int, int], dict[int, int]]:
-    """Per value, if its single-use producers are inlined: additions per element, and operands of
-    about its own size."""
+    """Per value, if its single-use producers are inlined, and of a single value all that may be:
+    additions per element, and operands of about its own size."""
     sizes = {v.id: v.aval.numel for v in loops.values()}
     cost: dict[int, int] = {}
     leaves: dict[int, int] = {}
@@ -257,11 +260,12 @@ def _estimates(loops: Loops, readers: Mapping[int, int]) -> tuple[dict[int, int]
         if not isinstance(item, Nest):
             continue
         total, count = cost_of(item.body), 0
+        most = LONE if hint(sizes[item.value.id]) == 1 else CHEAP
         for x in expr.walk(item.body):
             if not isinstance(x, Read):
                 continue
             own = leaves.get(x.value)
-            if own is None or (readers[x.value] > 1 and cost[x.value] > CHEAP):
+            if own is None or (readers[x.value] > 1 and cost[x.value] > most):
                 count += is_large(sizes[x.value], item.value.aval.numel)
             else:
                 total += cost[x.value]
@@ -270,6 +274,23 @@ def _estimates(loops: Loops, readers: Mapping[int, int]) -> tuple[dict[int, int]
             total, count = 0, 1
         cost[item.value.id], leaves[item.value.id] = min(total, 9999), count
     return cost, leaves
+
+
+def _chained(loops: Loops, readers: Mapping[int, int]) -> set[int]:
+    """Single values that several read and that are computed from such: every second of them in a
+    row. Were all of a table's elements computed again by who reads them, the first would be in
+    each."""
+    found: set[int] = set()
+    above: set[int] = set()  # the others: several read them, or what is computed from them
+    for item in loops.items:
+        if isinstance(item, Nest) and hint(item.value.aval.numel) == 1 and not item.monoid:
+            vid, reads = item.value.id, expr.walk(item.body)
+            below = any(isinstance(x, Read) and x.value in above for x in reads)
+            if below and readers.get(vid, 0) > 1 and not item.view:
+                found.add(vid)
+            elif below or (readers.get(vid, 0) > 1 and cost_of(item.body)):
+                above.add(vid)
+    return found
 
 
 def is_large(operand: Size, result: Size) -> bool:

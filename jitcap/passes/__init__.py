@@ -62,6 +62,7 @@ PASSES: Final[tuple[tuple[Pass, str], ...]] = (
     (sum_products, "before parts are joined, which hides additions"),
     (simplify, "products of all steps in their plain form"),
     (accumulate, "what is left to be summed over the steps"),
+    (dead_code, "copies of a table whose reads were looked through"),
     (join_parts, "after sharing, so that only gradients used once are looked through"),
     (simplify, "sharing makes `where(c, x, x)` and its like visible"),
     (common_subexpressions, "what the rewrites made equal: codegen shares nothing"),

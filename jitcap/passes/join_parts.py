@@ -1,9 +1,10 @@
-"""Pass: gradients of the parts of a tensor, put together at once. Graph -> Graph.
+"""Pass: the parts of a tensor, put together at once. Graph -> Graph.
 
 The backward of slicing pads a gradient with zeros, and the uses of one tensor are summed: for n
 slices n - 1 additions of whole tensors that are mostly zero. A tree of such additions whose parts
 do not overlap is a concatenation. (Where eager adds 0.0 to a -0.0 and gets 0.0, this keeps -0.0.)
-One sweep from the roots of the trees: O(n log n).
+So is a table that was filled part by part, where only the last of its copies is read.
+One sweep from the roots of the trees, and from the last writes: O(n log n).
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
-from eager.aval import same_aval
+from eager.aval import same, same_aval
 from eager.dataclass import dataclass
 from eager.op import REGISTRY
 from eager.symint import known_le, known_lt, of_data
 from jitcap.graph import Arg, Graph, Node, Rewriter
 from jitcap.passes.rules import constant
 
+FILLED: Final = 4  # writes: of fewer each element is chosen
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`node` at [start, stop) of dimension `dim`, which has `size`, zeros elsewhere. `node` lacks
-    `dim` if `flat`."""
+    """`node` at [start, stop) of dimension `dim`, which has `size`. `node` lacks `dim` if
+    `flat`."""
 
     node: Node
     dim: int
@@ -34,8 +37,9 @@ class Part:
 
 
 def join_parts(graph: Graph) -> Graph:
-    """Replace trees of additions of disjoint parts by one `cat` each."""
-    trees = _trees(graph)
+    """Replace trees of additions of disjoint parts, and tables filled with such, by one `cat`
+    each."""
+    trees = {**_trees(graph), **_tables(graph)}
     if not trees:
         return graph
     r = Rewriter(graph)
@@ -45,13 +49,41 @@ def join_parts(graph: Graph) -> Graph:
     return r.finish()
 
 
-def _trees(graph: Graph) -> dict[Node, tuple[list[Part], list[Arg]]]:
+Joined = tuple[list[Part], Any, list[Arg]]  # what stands between the parts; what is added
+
+
+def _trees(graph: Graph) -> dict[Node, Joined]:
     """For each root of a tree of additions worth it: its disjoint parts, and its other terms."""
-    found: dict[Node, tuple[list[Part], list[Arg]]] = {}
+    found: dict[Node, Joined] = {}
     for root, terms in trees_of_additions(graph, graph.users()):
         split = _disjoint(terms)
         if split is not None:
-            found[root] = split
+            found[root] = (split[0], 0, split[1])
+    return found
+
+
+def _tables(graph: Graph) -> dict[Node, Joined]:
+    """For each last write to a tensor of one number: the parts. (Of any other tensor, which may be
+    updated where it lies, all has to be written.)"""
+    users, outputs = graph.users(), set(graph.outputs)
+    found: dict[Node, Joined] = {}
+    inside: set[Node] = set()
+    for n in reversed(graph.nodes):
+        if n in inside or _written(n) is None:
+            continue
+        parts: list[Part] = []
+        base = n
+        while (part := _written(base)) is not None and (not parts or part.dim == parts[0].dim):
+            if parts and (len(users[base]) > 1 or base in outputs):
+                break
+            inside.add(base)
+            parts.append(part)
+            base = base.args[0]  # type: ignore[assignment]
+        ordered = _in_order(parts) if len(parts) >= FILLED else None
+        if ordered is not None:
+            number, filled = constant(base), sum(p.stop - p.start for p in parts)
+            if number is not None or same((filled,), (parts[0].size,)):
+                found[n] = (ordered, number, [])
     return found
 
 
@@ -118,10 +150,16 @@ def _in_order(parts: list[Part]) -> list[Part] | None:
 
 def _part(a: Arg) -> Part | None:
     """What `a` is a part of zeros as, if it is one."""
+    part = _written(a)
+    return part if part is not None and constant(a.args[0]) == 0 else None  # type: ignore[union-attr]
+
+
+def _written(a: Arg) -> Part | None:
+    """The part of a tensor that `a` replaces, if it does that."""
     if not isinstance(a, Node) or a.op.name not in ("slice_scatter", "select_scatter"):
         return None
-    base, source = a.args
-    if constant(base) != 0 or not isinstance(source, Node) or a.attrs.get("step", 1) != 1:
+    source = a.args[1]
+    if not isinstance(source, Node) or a.attrs.get("step", 1) != 1:
         return None
     dim = a.attrs["dim"]
     if a.op.name == "select_scatter":
@@ -134,9 +172,9 @@ def _part(a: Arg) -> Part | None:
     return Part(source, dim, start, stop, a.aval.shape[dim], flat=False)
 
 
-def _join(r: Rewriter, root: Node, tree: tuple[list[Part], list[Arg]]) -> Arg:
-    """cat of the parts and of zeros between them, plus the other terms."""
-    parts, rest = tree
+def _join(r: Rewriter, root: Node, tree: Joined) -> Arg:
+    """cat of the parts and of what is between them, plus the other terms."""
+    parts, between, rest = tree
     dim, shape = parts[0].dim, root.aval.shape
     pieces: list[Arg] = []
     at: Any = 0
@@ -145,7 +183,7 @@ def _join(r: Rewriter, root: Node, tree: tuple[list[Part], list[Arg]]) -> Arg:
         if known_lt(at, start):
             size = (*shape[:dim], start - at, *shape[dim + 1 :])
             attrs = {"shape": size, "dtype": root.aval.dtype}
-            pieces.append(r.emit(_FULL, (0,), attrs, root))
+            pieces.append(r.emit(_FULL, (between,), attrs, root))
         if p is not None:
             pieces.append(_piece(r, p, shape, root))
             at = p.stop

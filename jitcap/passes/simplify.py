@@ -1,9 +1,9 @@
 """Pass: local identities, applied to each node as it is rebuilt. Graph -> Graph.
 
 A rule is a function (Simplifier, node with simplified arguments) -> replacement or None; the tables
-`RULES` of `identities`, `shapes` and `products` say which rules an op name has. A rule may build
-with `s.make(...)`, which simplifies what it builds, so one forward sweep is enough: rules look at
-arguments only, never at users. A replacement of another shape or dtype is refused here, so that
+`RULES` of `identities`, `shapes`, `products` and `writes` say which rules an op name has. A rule
+may build with `s.make(...)`, which simplifies what it builds: one forward sweep is enough. It looks
+at arguments only, never at users. A replacement of another shape or dtype is refused here, so that
 rules need not ask (`x * 1` where x is an int and 1 came as a float, say). One node of the graph
 starts at most `FUEL` rewrites: two rules that undo each other cost time, and never a compile.
 """
@@ -16,10 +16,10 @@ from typing import Any, Final
 from eager.aval import same
 from eager.op import REGISTRY, Op
 from jitcap.graph import ITEM, Arg, Graph, Node, Rewriter, aval_of, is_number, node_like, with_args
-from jitcap.passes import identities, products, shapes
+from jitcap.passes import identities, products, shapes, writes
 from jitcap.passes.rules import Rule
 
-TABLES: Final = (identities.RULES, shapes.RULES, products.RULES)
+TABLES: Final = (identities.RULES, shapes.RULES, products.RULES, writes.RULES)
 
 
 def _merge(tables: tuple[Mapping[str, tuple[Rule, ...]], ...]) -> dict[str, tuple[Rule, ...]]:

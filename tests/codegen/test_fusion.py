@@ -183,6 +183,25 @@ def test_a_path_is_followed_once():
     check(followed_back(24), places, i, backends=("cpp",))
 
 
+def alignment(x, y):
+    """The last row of a table of which each element depends on three neighbours."""
+    n = len(x)
+    row = [eager.full((), 1e9)] * (n + 1)
+    for i in range(n):
+        before, row = row, row[:1]
+        for j in range(n):
+            least = eager.minimum(eager.minimum(before[j + 1], row[j]), before[j])
+            row.append((x[i] - y[j]).abs() + (least if i + j else 0.0))
+    return eager.stack(row)
+
+
+def test_single_values_that_many_read_are_computed_about_once():
+    for n in (8, 14):
+        source = compiled(alignment, (floats(n), floats(n)))[0].stages["source"]
+        assert source.count("= abs(") <= 3 * n * n, n
+    check(alignment, floats(6), floats(6), backends=("cpp",))
+
+
 def sorted_by_exchanges(x):
     """Neighbours are put in order until all columns are: one result of many shared values."""
     columns, n = list(x.unbind(1)), x.shape[1]

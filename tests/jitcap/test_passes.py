@@ -63,6 +63,27 @@ CASES = {
     "common subexpressions": (lambda x: (x * 3 + 1) * (x * 3 + 1), ["mul", "add", "mul"]),
     "dead code": (lambda x: (x.exp(), x * 2)[1], ["mul"]),
     "halves put together": (lambda x: eager.cat([x[:, :1], x[:, 1:]], 1), []),
+    "a part written and read": (
+        lambda x: x.select_scatter(x[1] * 2, 0, 0).select(0, 0),
+        ["select", "mul"],
+    ),
+    "another part": (lambda x: x.select_scatter(x[1] * 2, 0, 0).select(0, 1), ["select"]),
+    "part of what was written": (
+        lambda x: x.slice_scatter(x[:, 1:] * 2, 1, 1, 3)[:, 2],
+        ["slice", "mul", "select"],
+    ),
+    "slices beside what was written": (
+        lambda x: x.slice_scatter(x[:, 1:] * 2, 1, 1, 3)[:, :1],
+        ["slice"],
+    ),
+    "a slice of which a part was written stays": (
+        lambda x: x.slice_scatter(x[:, 1:] * 2, 1, 1, 3)[:, :2],
+        ["slice", "mul", "slice_scatter", "slice"],
+    ),
+    "written twice": (
+        lambda x: x.select_scatter(x[1] * 2, 0, 0).select_scatter(x[1], 0, 0),
+        ["select", "select_scatter"],
+    ),
     "flipped twice": (lambda x: x.flip(0).flip(0), []),
 }
 
@@ -182,6 +203,66 @@ def test_parts_that_overlap_are_added():
     x = np.ones((2, 3), np.float32)
     graph = trace(fn, eager.tensor(x)).graph
     np.testing.assert_array_equal(graph.run([x])[0], run_passes(graph).run([x])[0])
+
+
+def alignment(x, y):
+    """Dynamic time warping: a table of which each element depends on three neighbours."""
+    n = len(x)
+    table = eager.full((n + 1, n + 1), float("inf"))
+    table[0, 0] = 0
+    for i in range(n):
+        for j in range(n):
+            before = eager.minimum(table[i, j + 1], table[i + 1, j])
+            table[i + 1, j + 1] = (x[i] - y[j]).abs() + eager.minimum(before, table[i, j])
+    return table
+
+
+def test_a_table_that_is_filled_is_put_together_once():
+    x, y = np.random.default_rng(0).standard_normal((2, 5)).astype(np.float32)
+    graph = trace(alignment, eager.tensor(x), eager.tensor(y)).graph
+    after = run_passes(graph)
+    found = ops(after)
+    assert found.count("select") == 10  # elements of x and y
+    assert found.count("cat") == 6
+    assert found.count("select_scatter") == 1  # the first row has one element written
+    np.testing.assert_array_equal(graph.run([x, y])[0], after.run([x, y])[0])
+
+
+def writes_and_reads(seed):
+    """A program that writes parts of a table, and reads such."""
+    rng = np.random.default_rng(seed)
+
+    def places(n):
+        start, stop = sorted(rng.choice(n + 1, 2, replace=False).tolist())
+        at, every = int(rng.integers(n)), slice(start, stop, int(rng.choice([1, 1, 2])))
+        return [at, every, slice(None)][rng.integers(3)]
+
+    steps = [(places(4), places(5), *rng.integers(0, 3, 2).tolist()) for _ in range(14)]
+    starts = (lambda x: eager.zeros(4, 5), lambda x: x.clone(), lambda x: x * 2)
+    start = starts[rng.integers(3)]
+
+    def program(x):
+        table, read = start(x), x.sum()
+        for i, (row, column, what, kind) in enumerate(steps):
+            if what == 0:
+                read = read + table[row, column].sum()
+            else:
+                part = table[row, column]
+                new = (read * i, part * 2 + i, part.flip(0) if part.ndim else part - i)[kind]
+                table[row, column] = new
+        return table, read
+
+    return program
+
+
+def test_what_is_read_was_written_last():
+    x = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
+    for seed in range(60):
+        graph = trace(writes_and_reads(seed), eager.tensor(x)).graph
+        after = run_passes(graph)
+        for a, b in zip(graph.run([x]), after.run([x]), strict=True):
+            # sums of equal values are products: see above
+            np.testing.assert_allclose(a, b, rtol=1e-5, err_msg=f"seed {seed}")
 
 
 def test_taking_every_row_is_no_gather():
