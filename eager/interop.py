@@ -19,7 +19,6 @@ from eager.dtype import DType
 from eager.mapped_flow import decided
 from eager.notice import options
 from eager.op import REGISTRY
-from eager.ops.kinds import require_sizes
 from eager.ops.pointwise import clone
 from eager.ops.view import alias, norm_dim, unsqueeze
 from eager.registry import public
@@ -266,11 +265,6 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     return input.shape == other.shape
 
 
-@public()
-def resize_as_(self: Tensor, other: Tensor) -> Tensor:
-    return resize_(self, *other.shape)
-
-
 # ------------------------------------------------------------------------------ tensor -> data
 
 
@@ -419,24 +413,6 @@ def set_(self: Tensor, source: Tensor) -> Tensor:
     if type(self._array) is not DeviceArray:
         known(self, "set_()")
     self._array, self._storage = source._array, source._storage
-    return self
-
-
-@public(namespace=False, alias=("resize",))
-def resize_(self: Tensor, *sizes: Any) -> Tensor:
-    """Another shape of the same memory; new elements, when it grows, are 0."""
-    shape = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
-    if type(self._array) is DeviceArray:
-        made = self.detach().new_zeros(shape)
-        n = min(made.numel(), self.numel())
-        made.view(-1)[:n].copy_(self.detach().reshape(-1)[:n])
-        return set_(self, made)
-    array = known(self, "resize_()")
-    require_sizes(shape)
-    out = np.zeros(shape, array.dtype)
-    n = min(out.size, array.size)
-    out.reshape(-1)[:n] = array.reshape(-1)[:n]
-    self._array = out
     return self
 
 

@@ -128,24 +128,31 @@ def _body(array: Any, indent: int) -> str:
     return _rows(array, edge, lambda v: one(v).rjust(width), indent, width)
 
 
+def _in_lines(text: str, words: list[str], indent: int) -> str:
+    """`text, word, word)`: what does not fit into the last line begins another."""
+    used = len(text) - text.rfind("\n") + 1
+    for word in words:
+        fits = used + len(word) + 2 <= _options["linewidth"]
+        text += (", " if fits else ",\n" + " " * indent) + word
+        used = len(word) + (used + 2 if fits else indent)
+    return text + ")"
+
+
 def tensor_repr(self: Tensor) -> str:
     """`tensor([1., 2.], requires_grad=True)`."""
     name = type(self).__name__
-    name = "tensor" if type(self) is Tensor or name == "Buffer" else name
+    head = "Parameter containing:\n" if name == "Parameter" else ""
+    name = "tensor" if type(self) is Tensor or head or name == "Buffer" else name
     array = self._array
     if type(array) is Traced:
-        return f"{name}(<{array.aval}, being captured>)"
+        return f"{head}{name}(<{array.aval}, being captured>)"
     if type(array) is Batched:
         count = f"one of {array.level.size} examples" if array.mapped else "the same for each"
-        return f"{name}(<{array.aval}, {count}, in vmap of {tensor_repr(array.value)}>)"
+        return f"{head}{name}(<{array.aval}, {count}, in vmap of {tensor_repr(array.value)}>)"
     there = type(array) is DeviceArray
     if there:
         array = transfer.download(array)
-    parts = (
-        [_body(array, len("tensor" if name == "Parameter" else name) + 1)]
-        if array.size or array.ndim == 1
-        else ["[]"]
-    )
+    parts = [_body(array, len(name) + 1)] if array.size or array.ndim == 1 else ["[]"]
     if not array.size and array.ndim != 1:
         parts.append(f"size={tuple(array.shape)}")
     shown = (dt.get_default_dtype(), dt.default_complex())
@@ -158,10 +165,7 @@ def tensor_repr(self: Tensor) -> str:
         parts.append(f"grad_fn=<{self.grad_fn.name()}>")
     elif self.requires_grad:
         parts.append("requires_grad=True")
-    text = f"{name}({', '.join(parts)})"
-    return (
-        f"Parameter containing:\n{text.replace(name, 'tensor', 1)}" if name == "Parameter" else text
-    )
+    return head + _in_lines(f"{name}({parts[0]}", parts[1:], len(name) + 1)
 
 
 def part_text(name: str, x: Tensor) -> str:
@@ -177,8 +181,6 @@ def part_text(name: str, x: Tensor) -> str:
 
 def tensor_format(self: Tensor, spec: str) -> str:
     """A one-element tensor formats as its number."""
-    if self.ndim == 0 and type(self._array) is not Traced:
-        return format(self.item(), spec)
     if self.ndim == 0:
         return format(self.item(), spec)
     return object.__format__(self, spec)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from eager import dtype as dt
 from eager.aval import Aval, array_aval, same, scalar_aval
 from eager.batched import Level
+from eager.gradient_hooks import AFTER, BEFORE, RemovableHandle, after_hook, hook_node, through
 from eager.op import Op
 from eager.tensor import WITH_AVAL, Tensor, bare, wrap
 from eager.traced import Traced, UnknownValue
@@ -144,7 +145,7 @@ class Node:
         self.avals: tuple[Aval, ...] = tuple(map(_aval, operands)) if operands else ()
         self.outs = outs
         self.sequence: float = next(_sequence)
-        self.hooks: dict[int, dict[int, Any]] | None = None  # output index -> id -> hook
+        self.hooks: dict[Any, dict[int, Any]] | None = None  # output index -> id -> hook
         self.retained: dict[int, Tensor] | None = None  # the same: tensors whose .grad is wanted
         self.called = None if mode.anomaly is None else "".join(traceback.format_stack())
 
@@ -161,6 +162,16 @@ class Node:
 
     def release(self) -> None:
         """Forget what was saved."""
+
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_inputs, grad_outputs)` after the derivative was taken; a tuple that it
+        returns takes the place of `grad_inputs`, the gradients of the operands."""
+        return hook_node(self, AFTER, fn)
+
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_outputs)` before the derivative is taken, of what it returns if that is not
+        None."""
+        return hook_node(self, BEFORE, fn)
 
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
@@ -432,9 +443,14 @@ def sweep(
             if ways is not None and id(node) not in ways:
                 continue  # wanted itself, and nothing behind it is
             mode.behind = node
+            hooks = node.hooks
+            if hooks and BEFORE in hooks:
+                grads = list(through(hooks[BEFORE], grads))
             given = node.toward(grads, wanted)
             if mode.anomaly is not None:
                 _inspect(node, given, mode.anomaly)
+            if hooks and AFTER in hooks:
+                given = through(hooks[AFTER], _fitted(node, given), tuple(grads))
             for edge, aval, grad in zip(node.edges, node.avals, given, strict=True):
                 if edge is not None and grad is not None:
                     deliver(edge, _fit(grad, aval))
@@ -505,17 +521,25 @@ def _arrived(
     found: dict[tuple[int, int], Tensor],
 ) -> list[Any]:
     """All gradients of a node's outputs are in: run their hooks, keep those asked for."""
+    hooks = node.hooks
     for index, grad in enumerate(grads):
         if grad is None:
             continue
-        for hook in tuple((node.hooks or {}).get(index, {}).values()):
-            grad = after_hook(hook, grad)
+        if hooks:
+            for hook in tuple(hooks.get(index, {}).values()):
+                grad = after_hook(hook, grad)
         grads[index] = grad
         if node.retained and index in node.retained:
             accumulate(node.retained[index], grad)
         if wanted is not None and (id(node), index) in wanted:
             found[id(node), index] = grad
     return grads
+
+
+def _fitted(node: Node, given: Sequence[Any]) -> list[Any]:
+    """The gradients of a node's operands, as they go on."""
+    triples = zip(node.edges, node.avals, given, strict=True)
+    return [None if e is None or g is None else _fit(g, aval) for e, aval, g in triples]
 
 
 def _fit(grad: Tensor, aval: Aval) -> Tensor:
@@ -533,22 +557,6 @@ def hooked(leaf: Tensor, grad: Tensor) -> Tensor:
     for hook in tuple((leaf._hooks or {}).values()):
         grad = after_hook(hook, grad)
     return grad
-
-
-def after_hook(hook: Callable[[Tensor], Any], grad: Tensor) -> Tensor:
-    """What a hook makes of a gradient. Raises TypeError for another kind of value, RuntimeError for
-    a tensor of another type or size."""
-    changed = hook(grad)
-    if changed is None:
-        return grad
-    if not isinstance(changed, Tensor):
-        raise TypeError(f"expected Variable, but hook returned '{type(changed).__name__}'")
-    if changed.dtype is not grad.dtype or changed.shape != grad.shape:
-        raise RuntimeError(
-            f"hook '{getattr(hook, '__name__', hook)}' has changed the type or the size of value "
-            f"(was {grad.aval}, got {changed.aval})"
-        )
-    return changed
 
 
 def accumulate(leaf: Tensor, grad: Tensor) -> None:

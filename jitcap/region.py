@@ -19,6 +19,7 @@ from eager.aval import Aval
 from eager.dataclass import dataclass
 from eager.device import transfer
 from eager.device.array import DeviceArray
+from eager.gradient_hooks import BEFORE
 from eager.sized import concrete
 from eager.tape import FREED, stale
 from eager.tensor import Tensor, refresh, wrap
@@ -31,7 +32,21 @@ from jitcap.record import announce
 from jitcap.retrace import retrace, view
 
 
-class OutputNode(autograd.Node):
+class _Compiled(autograd.Node):
+    """A node of a compiled call, which has one derivative for all its operations."""
+
+    __slots__ = ()
+
+    def register_hook(self, fn: Any) -> Any:
+        raise RuntimeError(
+            f"{self.name()} stands for a whole compiled call: a hook cannot see the gradients of "
+            "one operation's operands. Use Tensor.register_hook, or register it inside the call"
+        )
+
+    register_prehook = register_hook
+
+
+class OutputNode(_Compiled):
     """The history of tensors that leave a region, by the name that it had inside."""
 
     __slots__ = ("label", "places")
@@ -45,6 +60,8 @@ class OutputNode(autograd.Node):
     def name(self) -> str:
         return self.label
 
+    register_prehook = autograd.Node.register_prehook
+
     def put(self, tensor: Tensor, index: int, region: RegionNode, slot: int) -> None:
         """`tensor` is output `index` of this node, and `slot` of the region."""
         self.edges = (*self.edges, region.edge(slot, self, index, tensor))
@@ -56,7 +73,7 @@ class OutputNode(autograd.Node):
     def watches(self, index: int, wanted: set[tuple[int, int]] | None) -> bool:
         """Whether somebody wants to see the gradient of an output."""
         return bool(
-            (self.hooks and self.hooks.get(index))
+            (self.hooks and (self.hooks.get(index) or BEFORE in self.hooks))
             or (self.retained and index in self.retained)
             or (wanted is not None and (id(self), index) in wanted)
         )
@@ -78,7 +95,7 @@ class OutputNode(autograd.Node):
         return False
 
 
-class SpentNode(autograd.Node):
+class SpentNode(_Compiled):
     """The history of an output that was used up inside the region: asking again raises."""
 
     __slots__ = ("label", "why")
@@ -296,7 +313,7 @@ class Kept:
 _NOTHING: Final = Kept(())
 
 
-class RegionNode(autograd.Node):
+class RegionNode(_Compiled):
     """One call of a compiled forward, on eager's tape."""
 
     __slots__ = (
@@ -399,7 +416,7 @@ class RegionNode(autograd.Node):
             self.kept, self.leaves = _NOTHING, ()
 
 
-class StageNode(autograd.Node):
+class StageNode(_Compiled):
     """The way from an output of a region to other outputs behind it. The compiled backward does not
     go by them; where somebody wants to see their gradients, the tape does."""
 

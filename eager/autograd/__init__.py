@@ -6,7 +6,6 @@ tensors on the tape (`eager/tape.py`) -> `.grad`, or gradients.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,7 @@ from eager.autograd.grad_mode import is_inference_mode_enabled as is_inference_m
 from eager.autograd.grad_mode import no_grad as no_grad
 from eager.autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from eager.dispatch import innermost
+from eager.gradient_hooks import RemovableHandle, hook_node
 from eager.notice import ignore, warn_once
 from eager.tape import Edge, accumulate, edge_of, full, hooked, in_rows, sweep
 from eager.tape import Node as Node
@@ -62,7 +62,7 @@ def backward(
         for leaf, grad in leaves.values():
             accumulate(leaf, hooked(leaf, grad))
             for hook in tuple((leaf._accumulate_hooks or {}).values()):
-                if (value := hook(leaf)) is not None:
+                if (value := hook(leaf)) is not None and value is not leaf:
                     kind = RuntimeError if isinstance(value, Tensor) else TypeError
                     raise kind("Tensor post accumulate grad hooks should return None.")
         if mode.at_end:
@@ -203,26 +203,6 @@ def _root_grad(t: Tensor, given: Tensor | None) -> Tensor:
 
 
 # --------------------------------------------------------------------------------- hooks
-class RemovableHandle:
-    """What registering a hook returns: `remove()` takes the hook away. Also a context manager."""
-
-    _ids = itertools.count()
-
-    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
-        self.hooks = hooks
-        self.id = next(RemovableHandle._ids)
-        hooks[self.id] = hook
-
-    def remove(self) -> None:
-        self.hooks.pop(self.id, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-
 def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
     """Call `hook(grad)` when this tensor's gradient is complete; what it returns, if not None,
     takes its place."""
@@ -230,9 +210,7 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Remo
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if self._node is None:
         return RemovableHandle(_hooks_of_leaf(self)[0], hook)
-    if self._node.hooks is None:
-        self._node.hooks = {}
-    return RemovableHandle(self._node.hooks.setdefault(self._index, {}), hook)
+    return hook_node(self._node, self._index, hook)
 
 
 def register_post_accumulate_grad_hook(

@@ -12,6 +12,7 @@ import numpy as np
 from eager import dtype as dt
 from eager.aval import Aval, contiguous_strides
 from eager.batched import Batched
+from eager.conversion import known
 from eager.device.array import DeviceArray
 from eager.dispatch import apply
 from eager.notice import options
@@ -20,9 +21,10 @@ from eager.ops import part_views, view
 from eager.ops import samples as s
 from eager.ops.create import empty
 from eager.ops.index_and_sort import iota
-from eager.ops.kinds import Host, View
+from eager.ops.kinds import Host, View, require_sizes
 from eager.ops.pointwise import clone
 from eager.registry import public
+from eager.storage import memory_of
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, UnknownValue
 
@@ -116,14 +118,17 @@ def _flat(input: Tensor, offset: int | None) -> tuple[Tensor, int]:
         raise RuntimeError(
             "as_strided: with a gradient, in captured code or in vmap the tensor must be contiguous"
         )
-    owner = input._array
-    if type(owner) is DeviceArray:
-        start = input.storage_offset() if offset is None else offset
-        return wrap(owner.memory(), input._storage), start
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    memory = np.lib.stride_tricks.as_strided(owner, (owner.size,), (owner.itemsize,))
-    return wrap(memory, input._storage), input.storage_offset() if offset is None else offset
+    return _memory(input), input.storage_offset() if offset is None else offset
+
+
+def _memory(input: Tensor) -> Tensor:
+    """All of the memory that a tensor and its views share, as a vector."""
+    array = input._array
+    if type(array) is DeviceArray:
+        return wrap(array.memory(), input._storage)
+    memory = memory_of(array)
+    whole = memory.size // array.itemsize * array.itemsize
+    return wrap(memory[:whole].view(array.dtype), input._storage)
 
 
 def _attrs(flat: Tensor, size: Any, stride: Any, start: int) -> Attrs:
@@ -176,6 +181,33 @@ def as_strided_scatter(
             f"{list(src.shape)}, slice size = {list(attrs['shape'])}"
         )
     return apply(AS_STRIDED_SCATTER, flat, src, **attrs).reshape(input.shape)
+
+
+# ------------------------------------------------------------------------------ another shape
+@public(namespace=False, alias=("resize",))
+def resize_(self: Tensor, *sizes: Any) -> Tensor:
+    """Another shape of the same memory, from its first element on. Where it does not suffice, the
+    tensor has memory of its own, whose new elements are 0."""
+    if type(self._array) is not DeviceArray:
+        known(self, "resize_()")
+    if self._requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    shape = view.as_ints(sizes)
+    require_sizes(shape)
+    if shape == tuple(self.shape):
+        return self
+    memory, start, count = _memory(self), self.storage_offset(), math.prod(shape)
+    if start + count > len(memory):
+        there = memory[start:]
+        memory, start = there.new_zeros(count), 0
+        memory[: len(there)].copy_(there)
+    self._array, self._storage = memory[start : start + count].view(shape)._array, memory._storage
+    return self
+
+
+@public()
+def resize_as_(self: Tensor, other: Tensor) -> Tensor:
+    return resize_(self, *other.shape)
 
 
 # ----------------------------------------------------------------- uninitialised, by strides

@@ -251,6 +251,12 @@ t.argmax(x, 0, out=t.empty(4, 5))
 y = x[0] * 1; t.var(y, 0, out=y[0]).shape == y[1:].shape; (y[0] - 41.6667).abs() < 1e-3
 y = x[0] * 1; t.quantile(y, 0.5, 0, out=y[0]); y
 y = x[0]; t.cumsum(y[:2], 0, out=y[1:3]); y
+y = t.zeros(5); t.neg(t.ones(2), out=y[:]); y
+y = t.arange(6.0); z = y.view(2, 3); y.resize_(3)[0] = 9; z
+y = t.arange(6.0).view(2, 3).t(); y.resize_(6)
+y = t.arange(6.0)[:3]; y.resize_(5)
+y = t.arange(6.0)[2:]; y.resize_(8)[:4]
+p.resize_(2)
 np.exp(x)
 np.add(x, 1)
 np.add(np.ones(5), x)

@@ -357,6 +357,9 @@ def test_devices():
         lambda m: m.zeros(3, 60, dtype=m.int64),
         lambda m: m.arange(60).reshape(2, 30) % 3 == 0,
         lambda m: m.randn(0, 5)[:0],
+        lambda m: m.full((5,), -2.5e33, requires_grad=True),  # the words begin another line
+        lambda m: m.nn.Parameter(m.full((2, 5), -2.5e33, dtype=m.float64)),
+        lambda m: m.nn.Parameter(m.ones(4, dtype=m.complex128)).sin(),
     ],
 )
 def test_printing(make):

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from eager import autograd
+from eager import gradient_hooks
 from eager.autograd.function import Function
 from eager.tensor import Tensor
 
@@ -19,7 +19,7 @@ ALWAYS_WITH_KWARGS: Final = "always, with kwargs"
 _handle_ids = itertools.count()
 
 
-class RemovableHandle(autograd.RemovableHandle):
+class RemovableHandle(gradient_hooks.RemovableHandle):
     """Takes a hook of a module back. It is written once more to be read by `@jit`."""
 
     def __init__(self, hooks: dict[int, Any]) -> None:

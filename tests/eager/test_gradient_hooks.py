@@ -1,0 +1,106 @@
+"""Hooks of nodes of the tape and of leaves, against torch, eagerly and compiled."""
+
+import numpy as np
+import pytest
+
+import eager
+from jitcap import jit
+
+torch = pytest.importorskip("torch")
+
+
+def _doubled(m, a):
+    b = a * 3
+    b.grad_fn.register_hook(lambda into, out: (into[0] * 2, *into[1:]))
+    b.grad_fn.register_prehook(lambda out: (out[0] + 1,))
+    b.sum().backward()
+    return ()
+
+
+def _seen_and_removed(m, a):
+    seen = []
+    b = a * a
+    handle = b.grad_fn.register_hook(lambda into, out: seen.extend((*into, *out)))
+    b.sum().backward(retain_graph=True)
+    handle.remove()
+    b.grad_fn.register_prehook(lambda out: seen.append(out[0]))
+    b.sum().backward()
+    return seen
+
+
+def _after_the_hooks_of_the_tensor(m, a):
+    b = a.exp()
+    b.register_hook(lambda g: g * 2)
+    b.grad_fn.register_prehook(lambda out: (out[0] + 1,))
+    b.retain_grad()
+    b.sum().backward()
+    return (b.grad,)
+
+
+def _not_where_the_gradient_ends(m, a):
+    b = a.exp()
+    b.grad_fn.register_prehook(lambda out: (out[0] * 7,))
+    (only,) = m.autograd.grad((b * 2).sum(), [b])
+    return (only, *m.autograd.grad((b * 2).sum(), [a, b]))
+
+
+def _the_leaf_itself_is_no_answer(m, a):
+    w = a.detach().clone().requires_grad_()
+    w.register_post_accumulate_grad_hook(lambda p: p.add_(p.grad, alpha=-0.1))
+    (w * w).sum().backward()
+    return (w.detach() * 2,)
+
+
+def _too_few(m, a):
+    b = a * a
+    b.grad_fn.register_hook(lambda into, out: (into[0],))
+    b.sum().backward()
+
+
+def _no_tuple(m, a):
+    b = a.exp()
+    b.grad_fn.register_prehook(lambda out: out[0])
+    b.sum().backward()
+
+
+def _another_shape(m, a):
+    b = a.exp()
+    b.grad_fn.register_hook(lambda into, out: (into[0].sum(),))
+    b.sum().backward()
+
+
+PROGRAMS = (
+    _doubled, _seen_and_removed, _after_the_hooks_of_the_tensor, _not_where_the_gradient_ends,
+    _the_leaf_itself_is_no_answer, _too_few, _no_tuple, _another_shape,
+)  # fmt: skip
+
+
+def _outcome(m, call):
+    a = m.tensor([1.0, 2.0], requires_grad=True)
+    try:
+        found = [*call(m, a), a.grad]
+    except (RuntimeError, TypeError) as error:
+        return type(error), str(error).partition(" has ")[0].replace("_no_tuple.<locals>.", "")
+    return [None if x is None else np.asarray(x.detach()).round(4).tolist() for x in found]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_hooks_see_and_change_gradients(program):
+    expected = _outcome(torch, program)
+    assert _outcome(eager, program) == expected
+    compiled = jit(program, backend="eager")
+    for _ in range(2):
+        assert _outcome(eager, compiled) == expected
+    assert compiled.stats.splits == 0
+
+
+def test_a_node_of_a_compiled_call_has_no_operands_of_its_own():
+    step = jit(lambda a: (a * 3, (a * 3).exp()), backend="eager")
+    a = eager.ones(2, requires_grad=True)
+    b, c = step(a)
+    for x in (b, c):
+        x.grad_fn.register_prehook(lambda out: (out[0] * 2,))
+        with pytest.raises(RuntimeError, match="register_hook, or register it inside the call"):
+            x.grad_fn.register_hook(print)
+    (b.sum() + c.sum()).backward()
+    np.testing.assert_allclose(a.grad.tolist(), [6 + 6 * np.exp(3)] * 2, rtol=1e-6)
