@@ -66,6 +66,10 @@ def sparse_coo_tensor(
 
 def _by_lines(layout: str, begins: Any, others: Any, values: Any, size: Any, options: Any) -> Any:
     begins, others = (as_tensor(x, dtype=dt.int64) for x in (begins, others))
+    name = "crow_indices" if layout == CSR else "ccol_indices"
+    must_hold(begins[0] == 0, f"`{name}[..., 0] == 0` is not satisfied.")
+    must_hold(begins[-1] == others.shape[0], f"`{name}[..., -1] == nnz` is not satisfied.")
+    must_hold((begins.diff() >= 0).all(), f"`{name}` falls: its lines end before they begin.")
     lines = searchsorted(begins, arange(others.shape[0], device=begins.device), right=True) - 1
     rows = (lines, others) if layout == CSR else (others, lines)
     if size is None:

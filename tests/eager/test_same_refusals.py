@@ -293,6 +293,7 @@ t.nn.BatchNorm1d(3, eps=0.0).eval()(p)
 t.nn.BatchNorm1d(3, eps=-1.0).eval()(p)
 t.nn.functional.fractional_max_pool2d(x, 2, output_size=3, _random_samples=t.rand(2, 1, 2)).shape
 t.nn.functional.fractional_max_pool2d(x, 2, output_size=3, _random_samples=t.rand(1, 2)).shape
+t.nn.functional.fractional_max_pool2d(x, 2, 3, _random_samples=t.rand(1, 1, 2).double()).shape
 t.nn.functional.fractional_max_pool2d(x, 2, output_size=3, _random_samples=t.rand(0, 1, 2)).shape
 q = t.tensor([0.0, 0.0], requires_grad=True); t.special.entr(q).sum().backward(); q.grad
 q = t.tensor([0.0], requires_grad=True); t.nn.functional.kl_div(p[0, :1], q, reduction="sum").backward(); q.grad.isnan()

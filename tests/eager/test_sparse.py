@@ -146,6 +146,12 @@ def test_what_is_refused():
         eager.sparse_coo_tensor([[0, 1]], [1.0], (2,))
     with pytest.raises(RuntimeError, match="does not fit 2 rows of indices"):
         eager.sparse_coo_tensor([[0], [1]], [1.0], (2,))
+    with pytest.raises(RuntimeError, match=r"`crow_indices\[..., -1\] == nnz` is not satisfied"):
+        eager.sparse_csr_tensor([0, 1, 3], [0, 1], [1.0, 2.0])
+    with pytest.raises(RuntimeError, match=r"`ccol_indices\[..., 0\] == 0` is not satisfied"):
+        eager.sparse_csc_tensor([1, 1, 2], [0, 1], [1.0, 2.0])
+    with pytest.raises(RuntimeError, match="`crow_indices` falls"):
+        eager.sparse_csr_tensor([0, 2, 1, 2], [0, 1], [1.0, 2.0])
     with pytest.raises(
         NotImplementedError, match=r"\.reshape of a sparse tensor is not there: to_d"
     ):

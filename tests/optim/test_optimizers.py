@@ -131,6 +131,14 @@ def test_a_rate_that_is_a_tensor_stays():
 
     optimizer.step(closure)
     assert optimizer.param_groups[0]["lr"].item() == 0.5
+    results = []
+    for lr in (0.1, eager.tensor([0.1])):
+        p = eager.nn.Parameter(eager.tensor([3.0, -2.0]))
+        optimizer = eager.optim.ASGD([p], lr=lr)
+        optimizer.step(closure)
+        optimizer.step(closure)
+        results.append(p.tolist())
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("name", ["ASGD", "Adafactor", "Muon"])

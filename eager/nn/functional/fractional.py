@@ -74,6 +74,8 @@ def _fractional(n: int) -> Any:
         draws = _random_samples
         if draws is None:
             draws = rand((*planes, n), dtype=x.dtype, device=x.device)
+        elif draws.dtype is not x.dtype:
+            raise RuntimeError("Expect _random_samples to have the same dtype as input")
         elif draws.shape[1:] == (planes[1], n) and draws.shape[0] >= planes[0]:
             draws = draws[: planes[0]]
         else:
