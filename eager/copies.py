@@ -9,7 +9,9 @@ from typing import Any
 from eager.autograd.grad_mode import no_grad
 from eager.dispatch import apply
 from eager.ops.pointwise import clone
+from eager.ops.view import permute
 from eager.tensor import Tensor, wrap
+from eager.traced import Traced, UnknownValue
 
 # What stands in a tensor's dictionary beside what the user put there.
 _STATE = frozenset({"_index", "_grad", "_accumulate_hooks", "_retains"})
@@ -46,7 +48,19 @@ def _memory(self: Tensor, memo: dict[Any, Any]) -> Tensor:
     found = memo.get(base._storage)
     with no_grad():
         if found is None:
-            found = memo[base._storage] = clone(base.detach())
+            found = memo[base._storage] = _alike(base.detach())
         for op, attrs in () if where is None else where.chain:
             found = apply(op, found, **attrs)
     return found
+
+
+def _alike(base: Tensor) -> Tensor:
+    """A copy that lies in memory as the tensor does: one from outside may be by columns."""
+    if base.is_contiguous():
+        return clone(base)
+    strides = base.stride()
+    order = sorted(range(base.ndim), key=lambda d: -strides[d])
+    rows = permute(base, order)
+    if type(base._array) is Traced and not rows.is_contiguous():
+        raise UnknownValue("deepcopy() of a part of a tensor, whose whole is not looked at")
+    return permute(clone(rows), sorted(range(base.ndim), key=order.__getitem__))

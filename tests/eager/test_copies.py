@@ -5,6 +5,7 @@ import copy
 import pytest
 
 import eager
+from jitcap import JitcapWarning, jit
 
 torch = pytest.importorskip("torch")
 
@@ -51,3 +52,23 @@ def test_copies_share_what_their_originals_share(program):
         [x.tolist() if hasattr(x, "tolist") else x for x in program(t)] for t in (torch, eager)
     )
     assert ours == theirs
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_copy_lies_in_memory_as_its_original(dynamic):
+    """Compiled code sees a tensor from outside without what it is a view of."""
+    copied = jit(lambda x: copy.deepcopy(x), backend="eager", dynamic=dynamic)
+    for n in (3, 4, 5):
+        x = eager.arange(2.0 * n).reshape(2, n)
+        for each in (
+            x,
+            x.t(),
+            x[:, :, None].expand(2, n, 2).clone().mT,
+            eager.from_numpy(x.numpy().copy(order="F")),
+        ):
+            found = copied(each)
+            assert found.stride() == copy.deepcopy(each).stride() == each.stride()
+            assert found.tolist() == each.tolist()
+    assert copied.stats.splits == 0
+    with pytest.warns(JitcapWarning, match="of a part of a tensor"):
+        assert copied(x[:, ::2]).stride() == (5, 2)
