@@ -57,7 +57,7 @@ class Dot(Contract):
 
     def kernel(self, a: Any, b: Any, attrs: Attrs) -> Any:
         # NumPy makes `@` of bools an OR of ANDs, as wanted; integers wrap around.
-        return np.matmul(a, b)
+        return np.matmul(a, b) if a.ndim == 2 else np.matmul(a, b, order="C")
 
 
 def _dot_vjp(g: Any, a: Any, b: Any, needs: Any) -> tuple[Any, ...]:

@@ -57,7 +57,8 @@ class Dynamic(Op):
     def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
         rest = {name: value for name, value in attrs.items() if name != "size"}
         found = self.numpy(*arrays, **rest)
-        return found if self.n_outputs > 1 else (found,)
+        found = found if self.n_outputs > 1 else (found,)
+        return tuple([np.asarray(r, order="C") for r in found])
 
     def compute(
         self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]

@@ -62,7 +62,8 @@ class Gather(Index):
             return (x.copy(),)
         kernels.check_bounds("gather", index, x.shape[dim], dim, negative=False)
         inner = tuple(slice(n) if d != dim else slice(None) for d, n in enumerate(index.shape))
-        return (np.take_along_axis(x[inner], index.astype(np.int64, copy=False), dim),)
+        found = np.take_along_axis(x[inner], index.astype(np.int64, copy=False), dim)
+        return (np.asarray(found, order="C"),)  # NumPy's lies as the index does
 
     @staticmethod
     def element(m: Any, at: tuple[Any, ...], xs: tuple[Any, ...], attrs: Attrs) -> Any:

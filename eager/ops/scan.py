@@ -66,7 +66,7 @@ class _Logarithmic(Scan):
         if x.dtype.kind == "c":
             return (_complex_logcumsumexp(x, attrs["dim"]),)
         wide = x.astype(aval_of(x).dtype.compute.np, copy=False)
-        return (np.logaddexp.accumulate(wide, axis=attrs["dim"]).astype(x.dtype),)
+        return (np.logaddexp.accumulate(wide, axis=attrs["dim"]).astype(x.dtype, order="C"),)
 
 
 def _complex_logcumsumexp(x: Any, dim: int) -> Any:

@@ -8,6 +8,7 @@ from value_tracer import ValueTracer, traced, tracing, value
 
 import eager
 from eager.sym import SymNumber
+from jitcap import jit
 
 
 def chunks(x):
@@ -219,3 +220,23 @@ def test_symbolic_numbers_meet_tensors():
         assert value(eager.arange(SymNumber(tracer, int, 3))).tolist() == [0, 1, 2]
         assert value(eager.eye(SymNumber(tracer, int, 2))).tolist() == [[1, 0], [0, 1]]
         assert value(eager.tensor([1.0, total]))[1] == pytest.approx(total.handle)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, i: x.gather(0, i),
+        lambda x, i: x.logcumsumexp(0),
+        lambda x, i: eager.unique(x, dim=1),
+        lambda x, i: eager.unique_consecutive(x, dim=1),
+        lambda x, i: (
+            eager.ones(3, 2, 4, 4).mT.transpose(0, 1) @ eager.ones(3, 2, 4, 4).transpose(0, 1)
+        ),
+    ],
+)
+def test_results_lie_by_rows_whatever_their_operands_do(call):
+    """Which is what compiled code says of them."""
+    x, i = eager.arange(12.0).view(3, 4).t(), eager.zeros(3, 4, dtype=eager.int64).t()
+    plain, compiled = call(x, i), jit(call, backend="eager")(x, i)
+    assert plain.is_contiguous()
+    assert plain.stride() == compiled.stride()
