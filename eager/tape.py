@@ -443,14 +443,11 @@ def sweep(
             if ways is not None and id(node) not in ways:
                 continue  # wanted itself, and nothing behind it is
             mode.behind = node
-            hooks = node.hooks
-            if hooks and BEFORE in hooks:
-                grads = list(through(hooks[BEFORE], grads))
-            given = node.toward(grads, wanted)
+            given = (
+                _between_hooks(node, grads, wanted) if node.hooks else node.toward(grads, wanted)
+            )
             if mode.anomaly is not None:
                 _inspect(node, given, mode.anomaly)
-            if hooks and AFTER in hooks:
-                given = through(hooks[AFTER], _fitted(node, given), tuple(grads))
             for edge, aval, grad in zip(node.edges, node.avals, given, strict=True):
                 if edge is not None and grad is not None:
                     deliver(edge, _fit(grad, aval))
@@ -536,10 +533,18 @@ def _arrived(
     return grads
 
 
-def _fitted(node: Node, given: Sequence[Any]) -> list[Any]:
-    """The gradients of a node's operands, as they go on."""
+def _between_hooks(
+    node: Node, grads: list[Any], wanted: set[tuple[int, int]] | None
+) -> Sequence[Any]:
+    """`node.toward`, between the hooks of the node."""
+    hooks = node.hooks or {}
+    grads = list(through(hooks.get(BEFORE, {}), grads))
+    given = node.toward(grads, wanted)
+    if not hooks.get(AFTER):
+        return given
     triples = zip(node.edges, node.avals, given, strict=True)
-    return [None if e is None or g is None else _fit(g, aval) for e, aval, g in triples]
+    fitted = [None if e is None or g is None else _fit(g, aval) for e, aval, g in triples]
+    return through(hooks[AFTER], fitted, tuple(grads))
 
 
 def _fit(grad: Tensor, aval: Aval) -> Tensor:
