@@ -443,9 +443,7 @@ def sweep(
             if ways is not None and id(node) not in ways:
                 continue  # wanted itself, and nothing behind it is
             mode.behind = node
-            given = (
-                _between_hooks(node, grads, wanted) if node.hooks else node.toward(grads, wanted)
-            )
+            given = _around(node, grads, wanted) if node.hooks else node.toward(grads, wanted)
             if mode.anomaly is not None:
                 _inspect(node, given, mode.anomaly)
             for edge, aval, grad in zip(node.edges, node.avals, given, strict=True):
@@ -533,9 +531,7 @@ def _arrived(
     return grads
 
 
-def _between_hooks(
-    node: Node, grads: list[Any], wanted: set[tuple[int, int]] | None
-) -> Sequence[Any]:
+def _around(node: Node, grads: list[Any], wanted: set[tuple[int, int]] | None) -> Sequence[Any]:
     """`node.toward`, between the hooks of the node."""
     hooks = node.hooks or {}
     grads = list(through(hooks.get(BEFORE, {}), grads))
