@@ -74,7 +74,8 @@ def _statements(guards: Iterable[Guard], names: Names, miss: str) -> None:
                 seen.add(f"{v} {cls}")
                 typed.setdefault(cls, []).append(v)
             continue
-        _types(typed, names, miss)
+        if typed:
+            _types(typed, names, miss)
         shared = guard.row(names)
         if shared is not None:
             tables.setdefault(shared[0], []).append(shared[1])
@@ -114,8 +115,8 @@ def _by_depth(guards: Iterable[Guard]) -> list[tuple[int, Guard]]:
     def depth(origin: Origin) -> int:
         known = depths.get(id(origin))
         if known is None:
-            above = (depth(p) + (id(p) in guarded) for p in origin.parents())
-            known = depths[id(origin)] = max(above, default=0)
+            above = [depth(p) + (id(p) in guarded) for p in origin.parents()]
+            known = depths[id(origin)] = max(above) if above else 0
         return known
 
     levels = [max(map(depth, g.places()), default=0) for g in found]

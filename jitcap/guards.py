@@ -141,6 +141,9 @@ class Names:
 
     def var(self, origin: Origin) -> str:
         """The variable that holds the value at `origin`; its reading is appended when it is new."""
+        known = self.variables.get(id(origin))
+        if known is not None:
+            return known
         stack = [origin]
         while id(origin) not in self.variables:
             missing = [p for p in stack[-1].parents() if id(p) not in self.variables]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -128,10 +128,14 @@ def is_argument(origin: Origin) -> bool:
     """Whether a tensor comes with the call, another one each time: not as part of an object."""
     place: Origin | None = origin
     while place is not None:
-        if isinstance(place, Fixed | DictOf | Attribute | ItemBy):
+        if isinstance(place, _PARTS_OF_OBJECTS):
             return False
-        place = next(iter(place.parents()), None)
+        above = place.parents()
+        place = above[0] if above else None
     return True
+
+
+_PARTS_OF_OBJECTS: Final = (Fixed, DictOf, Attribute, ItemBy)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -196,7 +196,7 @@ def _guard_dictionaries(session: Session) -> None:
     """The dictionary of an object that is written is not that of one of another class, which would
     show it. Those of one class are told apart with all that are of one kin."""
     tables = [s for s in session.outside.by_real.values() if isinstance(s, DictShadow)]
-    written = [(table, [*table.removed(), *table.stored()]) for table in tables]
+    written = [(t, [*t.removed(), *t.stored()]) for t in tables if t.changed()]
     keys = {key for _, found in written for key in found}
     by_key: dict[Any, dict[Any, list[DictShadow]]] = {}
     for table in tables if keys else ():

@@ -196,31 +196,35 @@ class Interpreter:
         self.frames.append(frame)
         frame.limit = limit
         try:
-            while frame.count != limit:
-                done = self.step(frame)
-                if done is not None:
-                    return done
-                frame.count += 1
-            return None
+            return self._steps(frame, limit)
         finally:
             self.frames.pop()
 
     def step(self, frame: Frame) -> Done | None:
         """Execute one instruction, or go to the handler of what it raises."""
-        ins = frame.bytecode.instructions[frame.pc]
-        frame.pc += 1
-        before = list(frame.stack) if self.step_over is not None else []
-        try:
-            return self.opcodes[ins.op](self, frame, ins)
-        except self.passthrough as refusal:
-            self.world.place(frame, refusal)
-            if self.step_over is None or not self.step_over(frame, ins, before, refusal):
-                raise
-            return None
-        except self.catches as error:
-            if self.step_over is None or not self.step_over(frame, ins, before, error):
-                self.unwind(frame, error)
-            return None
+        return self._steps(frame, None, once=True)
+
+    def _steps(self, frame: Frame, limit: int | None, *, once: bool = False) -> Done | None:
+        """The loop over instructions."""
+        instructions, opcodes = frame.bytecode.instructions, self.opcodes
+        while frame.count != limit:
+            ins = instructions[frame.pc]
+            frame.pc += 1
+            before = [] if self.step_over is None else [*frame.stack]
+            done = None
+            try:
+                done = opcodes[ins.op](self, frame, ins)
+            except self.passthrough as refusal:
+                self.world.place(frame, refusal)
+                if self.step_over is None or not self.step_over(frame, ins, before, refusal):
+                    raise
+            except self.catches as error:
+                if self.step_over is None or not self.step_over(frame, ins, before, error):
+                    self.unwind(frame, error)
+            if once or done is not None:
+                return done
+            frame.count += 1
+        return None
 
     def unwind(self, frame: Frame, error: BaseException) -> None:
         """Continue at the handler of the current instruction, or raise `error` to the caller."""

@@ -49,10 +49,13 @@ _CLASSES: Final = 4096  # that are remembered
 T = TypeVar("T")
 
 
-def per_class(answer: Callable[[Any], T]) -> Callable[[Any], T]:
+Known = dict[int, tuple[Any, T]]  # an answer by the id of a class, with the class
+
+
+def per_class(answer: Callable[[Any], T], known: Known[T] | None = None) -> Callable[[Any], T]:
     """`answer(cls)`, kept for the next time, by the identity of the class: a metaclass of the
-    program may hash and compare its classes itself."""
-    known: dict[int, tuple[Any, T]] = {}
+    program may hash and compare its classes itself. `known`: where it is kept."""
+    known = {} if known is None else known
 
     def ask(cls: Any) -> T:
         found = known.get(id(cls))

@@ -18,10 +18,11 @@ import numpy as np
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import MISSING, Identity, Session, kind_of
+from jitcap.capture.kinds.base import MISSING, Session, kind_of
 from jitcap.capture.kinds.classes import class_raw
 from jitcap.capture.kinds.constants import refuse_own_text
 from jitcap.capture.kinds.lent import asked, is_value, stand_in
+from jitcap.capture.kinds.refusing import Identity
 from jitcap.capture.kinds.tensors import OutsideArray
 from jitcap.capture.kinds.text import Deferred, between, joined, made_now, mentions_runtime, promise
 from jitcap.capture.native import is_python_class

@@ -113,6 +113,7 @@ class Session(base.Session):
         self.vm = Interpreter(self, OPCODES)
         self.vm.passthrough = (Break, DataDependent, UnknownValue)
         self.asked_at: tuple[Any, int, Where] = None, 0, NOWHERE  # where it was asked last
+        self.shown_at: tuple[Any, str] = None, ""  # what was last shown of a line
         self.replaced: str | None = None  # a member of the library's tensors that is, once asked
         self.search: Search | None = None  # for all refusals, not for a graph
         self.ties = Ties(self)
@@ -159,9 +160,11 @@ class Session(base.Session):
 
     def line(self) -> str:
         place = self.where()
-        if not place.line:
-            place = self.entry  # type: ignore[assignment]
-        return f"{place.file}:{place.line}" if place.line else self.entry.function
+        if self.shown_at[0] is not place:  # of each guard of a call
+            at: Any = place if place.line else self.entry
+            shown = f"{at.file}:{at.line}" if at.line else self.entry.function
+            self.shown_at = place, shown
+        return self.shown_at[1]
 
     # ---- names
 
@@ -249,14 +252,8 @@ class Session(base.Session):
             raise _too_deep(self, fn)
         if id(fn) not in self.reached:
             self.reached[id(fn)] = fn
-            self._guard_code(fn)
+            _guard_code(self, fn)
         return self.vm.execute(frame_for(self, fn, args, kwargs))
-
-    def _guard_code(self, fn: FunctionType) -> None:
-        """One that hangs on an object that is fixed: the getter of a property."""
-        inside = id(fn) in self.made or self.outside.origin_of(fn) is not None
-        if not inside and not self.is_library(fn.__globals__):
-            self.guard(CodeIs, Fixed(fn, fn.__qualname__), fn.__code__)
 
     def native(
         self, fn: Callable[..., Any], args: Args, kwargs: Kwargs, *, stores: bool = False
@@ -268,23 +265,25 @@ class Session(base.Session):
         stores |= type(owner) is property or (type(fn) is type and fn in HOLDS)
         fills = issubclass(type(owner), dict) and fn.__name__ == "update"
         hand = _stored if stores or fills else _given
-        named = lent.named(self, {k: hand(self, v) for k, v in kwargs.items()})
+        plain = False not in [kind_of(a).plain for a in (*args, *kwargs.values())]
+        named = kwargs
+        if not plain:
+            named = lent.named(self, {k: hand(self, v) for k, v in kwargs.items()})
         if owner is not None and _may_lend(owner):  # it stores, and calls nothing
             for value in args:
                 self.settle(value)
             self.tells_apart(args)
             return self._native_method(owner, fn, args, named)
-        given = tuple(hand(self, a) for a in args)
-        plain = fn.__func__ if type(fn) is MethodType else fn
-        if type(plain) is FunctionType:  # one of `eager`, which looks at all that it gets
-            self.see_within((*given, *named.values()), "use")
-            if self.replaced is None:
-                self.replaced = replaced_member()
-            if self.replaced:
-                raise Break("unknown call", f"{plain.__name__}() may use {self.replaced}, replaced")
-            _guard_defaults(self, plain, len(given) + len(named))
-            if "repeatable" in vars(plain) and not named:
-                return self.templates.call(plain, given)
+        given = args if plain else tuple([hand(self, a) for a in args])
+        stores |= plain
+        function = fn.__func__ if type(fn) is MethodType else fn
+        if type(function) is FunctionType:  # one of `eager`, which looks at all that it gets
+            if not plain:
+                self.see_within((*given, *named.values()), "use")
+            _require_own_members(self, function)
+            _guard_defaults(self, function, len(given) + len(named))
+            if "repeatable" in vars(function) and not named:
+                return self.templates.call(function, given)
             if self.sizes.symbols:
                 return out(self._natively(fn, given, named, stores))
         elif fn not in STORES and fn not in (list, tuple) and owner is not tuple:
@@ -410,16 +409,34 @@ def _texts(error: BaseException) -> list[str]:
     return [x for x in error.args if type(x) is str]
 
 
+def _guard_code(s: Session, fn: FunctionType) -> None:
+    """One that hangs on an object that is fixed: the getter of a property."""
+    inside = id(fn) in s.made or s.outside.origin_of(fn) is not None
+    if not inside and not s.is_library(fn.__globals__):
+        s.guard(CodeIs, Fixed(fn, fn.__qualname__), fn.__code__)
+
+
+def _require_own_members(s: Session, fn: FunctionType) -> None:
+    """A function of the library may use any member of its tensors."""
+    if s.replaced is None:
+        s.replaced = replaced_member()
+    if s.replaced:
+        raise Break("unknown call", f"{fn.__name__}() may use {s.replaced}, replaced")
+
+
 def _guard_defaults(s: Session, fn: FunctionType, given: int) -> None:
     """A call that leaves arguments out relies on the defaults of a function, or of the one that it
     wraps."""
-    place: Origin = Fixed(fn, fn.__qualname__)
-    while "__wrapped__" in vars(fn):
-        fn, place = vars(fn)["__wrapped__"], Attribute(place, "__wrapped__")
-    code = fn.__code__
-    if given >= code.co_argcount + code.co_kwonlyargcount or id(fn) in s.defaulted:
+    inner = fn
+    while "__wrapped__" in vars(inner):
+        inner = vars(inner)["__wrapped__"]
+    code = inner.__code__
+    if given >= code.co_argcount + code.co_kwonlyargcount or id(inner) in s.defaulted:
         return
-    s.defaulted.add(id(fn))
+    s.defaulted.add(id(inner))
+    place: Origin = Fixed(fn, fn.__qualname__)
+    while fn is not inner:
+        fn, place = vars(fn)["__wrapped__"], Attribute(place, "__wrapped__")
     for field in ("__defaults__", "__kwdefaults__"):
         if getattr(fn, field) is not None:
             s.guard(Is, Attribute(place, field), getattr(fn, field))

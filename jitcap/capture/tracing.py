@@ -145,8 +145,10 @@ class CaptureTracer(Tracer):
             self._refuse_unsafe(f"{op.name} raised an error here before")
         if op in _PRODUCTS:
             _foresee(outs[0])
+        if not defines_size(op):
+            return super().emit(op, operands, attrs, outs)
         emit = partial(super().emit, op, operands, attrs, outs)
-        return self.session.sizes.defined(attrs["size"], emit) if defines_size(op) else emit()
+        return self.session.sizes.defined(attrs["size"], emit)
 
     def with_size(
         self, op: Op, operands: tuple[Arg, ...], attrs: Attrs, count: Traced | None = None

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+import eager
 import jitcap.capture
+from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
-from jitcap.capture.kinds.base import Kind, Refusing
-from jitcap.capture.kinds.constants import OPAQUE, Opaque
+from jitcap.capture.kinds.base import HOLDING, KINDS, Kind, kind_of_class
+from jitcap.capture.kinds.constants import OPAQUE, ConstantKind, Opaque
+from jitcap.capture.kinds.refusing import Refusing
 
 CAPTURE = Path(jitcap.capture.__file__).parent
 
@@ -73,3 +76,14 @@ def test_a_kind_refuses_what_it_does_not_define():
             with pytest.raises(Break):
                 getattr(kind, name)(None, Opaque(object), *rest)
     assert issubclass(Opaque, Refusing)
+
+
+def test_plain_values_are_handed_on_as_they_are():
+    """A call skips what it does with others: they have no parts, and nothing of them is refused."""
+    plain = {cls: kind for cls, kind in KINDS.items() if kind.plain}
+    assert {int, float, str, bool, type(None), SymNumber} <= plain.keys()
+    for cls, kind in {**plain, eager.Tensor: kind_of_class(eager.Tensor)}.items():
+        assert kind.plain and not (kind.python or kind.contains_values), cls
+        assert type(kind).see is Kind.see and type(kind).to_native is Kind.to_native, cls
+        assert type(kind).settle in (Kind.settle, ConstantKind.settle), cls
+        assert not issubclass(cls, tuple(HOLDING)) and not hasattr(cls, "__next__"), cls

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from eager.nn.parameter import Parameter
 from eager.tensor import Tensor
-from jitcap.capture.kinds.base import Identity, Session, handles_each
+from jitcap.capture.kinds.base import Session, handles_each
+from jitcap.capture.kinds.refusing import Identity
 from jitcap.capture.kinds.tensors import load_fields
 
 _COPIED: Final = vars(Tensor)["__deepcopy__"]  # parameters share nothing with other copies

@@ -47,7 +47,6 @@ from jitcap.capture.kinds.base import (
     HANDLERS,
     MISSING,
     Handler,
-    Identity,
     Session,
     handles,
     handles_each,
@@ -63,6 +62,7 @@ from jitcap.capture.kinds.objects import (
     default_put,
     slots_of,
 )
+from jitcap.capture.kinds.refusing import Identity
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.located import warn_above

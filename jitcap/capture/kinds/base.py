@@ -14,12 +14,14 @@ import functools
 import operator
 import types
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
-from jitcap.capture.native import answers_for_itself, is_library_space, per_class
+from jitcap.capture.kinds.refusing import Identity, Refusing
+from jitcap.capture.native import Known, answers_for_itself, is_library_space, per_class
 from jitcap.capture.origin import Computed, MembersOf, Origin
 from jitcap.capture.outside import Outside, Shadow
 from jitcap.capture.replay import Maker
@@ -101,6 +103,8 @@ class Session:
         self.dictionaries: dict[int, Any] = {}  # those of objects made inside, by id: the object
         self.namespaces: dict[int, MembersOf] = {}  # of the classes that were looked into
         self.class_reads: dict[tuple[int, str], Any] = {}
+        self.global_reads: dict[tuple[int, str, Any], Any] = {}  # the same of a library's modules
+        self.libraries: dict[int, tuple[Any, bool]] = {}  # globals, by id: whether a library's
         self.lookups: dict[tuple[int, str], Any] = {}  # the same, through the order of resolution
         self.unwatched: set[int] = set()  # classes of tensors, by id, that run no code at a look
         self.acting: dict[int, bool] = {}  # classes, by id: see `kinds.classes.acts_by_itself`
@@ -147,9 +151,10 @@ class Session:
     def asked(self, obj: Any, name: str, *args: Any) -> Any:
         """What a special method of the object's class answers, if it is written in Python; else
         MISSING, and the operation is its kind's."""
-        method = self.special(obj, name)
+        kind = kind_of(obj)
+        method = kind.special(self, obj, name)
         if method is None:
-            kind_of(obj).refuse_none(self, obj, name)
+            kind.refuse_none(self, obj, name)
             return MISSING
         return self.call(method, (obj, *args), {})
 
@@ -170,6 +175,8 @@ class Session:
             kind_of(obj).delitem(self, obj, key)
 
     def contains(self, item: Any, container: Any) -> Any:
+        if type(container) is dict and type(item) is str:
+            return kind_of(container).contains(self, container, item)
         found = self.asked(container, "__contains__", item)
         if found is MISSING:
             return kind_of(container).contains(self, container, item)
@@ -214,7 +221,10 @@ class Session:
 
     def is_library(self, space: dict[str, Any]) -> bool:
         """Whether the functions with these globals are taken as fixed."""
-        return is_library_space(space)
+        known = self.libraries.get(id(space))
+        if known is None:
+            known = self.libraries[id(space)] = space, is_library_space(space)
+        return known[1]
 
     def made_inside(self, value: Any) -> Any:
         """Note a class or function that the program made: it is no part of the outside."""
@@ -223,9 +233,11 @@ class Session:
 
     def see_within(self, value: Any, what: str) -> None:
         """Refuse opaque objects in nested tuples, lists and dictionaries."""
-        kind_of(value).see(self, value, what)
-        for part in parts_of(value):
-            self.see_within(part, what)
+        kind = kind_of(value)
+        if not kind.plain:
+            kind.see(self, value, what)
+            for part in parts_of(value):
+                self.see_within(part, what)
 
     def hashing(self, values: Iterable[Any]) -> None:
         """These become keys of a dictionary, or members of a set, inside."""
@@ -346,7 +358,7 @@ def hashes_identity(value: Any) -> bool:
     return hashed is object.__hash__
 
 
-_HOLDING: Final[tuple[Any, ...]] = (
+HOLDING: Final[tuple[Any, ...]] = (
     dict, slice, tuple, list, collections.deque, set, frozenset, types.SimpleNamespace,
 )  # fmt: skip
 
@@ -354,7 +366,7 @@ _HOLDING: Final[tuple[Any, ...]] = (
 @per_class
 def _container(cls: Any) -> Any:
     """The builtin container that instances of a class are, or None."""
-    return next((base for base in _HOLDING if issubclass(cls, base)), None)
+    return next((base for base in HOLDING if issubclass(cls, base)), None)
 
 
 def parts_of(value: Any) -> Iterable[Any]:
@@ -439,6 +451,7 @@ class Kind:
     python = False  # whether its special methods may be written in Python
     constant = False  # whether its values are guarded whole when they are loaded
     contains_values = False  # whether others can be its parts
+    plain = False  # whether native code may have its values as they are: no parts, nothing to load
 
     def refuse(self, obj: Any, what: str) -> NoReturn:
         raise Break("opaque object", f"{what} of a {self.type_of(obj).__qualname__}")
@@ -501,59 +514,6 @@ class Kind:
         self.refuse(args[0], "text")
 
 
-class Refusing:
-    """What stands for a value that native code must not have: nothing native can be done with it.
-
-    Not equal, hashed, printed, nor asked for its truth by accident: the operations that every
-    object has in Python refuse here."""
-
-    __slots__ = ()
-
-    def refusal(self) -> BaseException:
-        """What cannot be done, and why."""
-        raise NotImplementedError
-
-    def _refuse(self, *_: Any) -> Any:
-        raise self.refusal()
-
-    __len__ = __getitem__ = __iter__ = __next__ = __contains__ = __bool__ = _refuse
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse
-    __repr__ = __str__ = __format__ = __int__ = __float__ = __complex__ = __index__ = _refuse
-    __add__ = __radd__ = __mul__ = __rmul__ = __mod__ = __rmod__ = __sub__ = __rsub__ = _refuse
-    __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __neg__ = __abs__ = __round__ = _refuse
-    __array__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
-
-
-class Identity(Refusing):
-    """`by(obj)`, the id of an object or a hash made of it: good for comparing, not for keeping (it
-    is a stand-in that has it; the program's own object has another)."""
-
-    __slots__ = ("by", "obj", "session")
-
-    def __init__(self, s: Session, obj: Any, by: Any = id) -> None:
-        self.session, self.obj, self.by = s, obj, by
-
-    def refusal(self) -> Break:
-        return Break("data dependent", f"the number that {self.by.__name__}() gives is looked at")
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not Identity or other.by is not self.by:
-            raise self.refusal()
-        return self.session.same(self.obj, other.obj)
-
-    def __hash__(self) -> int:
-        return id(self.obj)
-
-
-def refuse_identity(key: Any) -> None:
-    """A table from outside is asked for an id, which is another one there."""
-    if type(key) is tuple:
-        for part in key:
-            refuse_identity(part)
-    elif type(key) is Identity:
-        raise key.refusal()
-
-
 K = TypeVar("K", bound=Kind)
 
 
@@ -588,7 +548,10 @@ def of(*types: Any) -> Callable[[type[K]], type[K]]:
     return register
 
 
-@per_class
+_KIND_OF: Final[Known[Kind]] = {}
+
+
+@partial(per_class, known=_KIND_OF)
 def kind_of_class(cls: type) -> Kind:
     """The kind of the instances of a class: a row of the table, or what the first rule says."""
     kind = None if answers_for_itself(type(cls)) else KINDS.get(cls)
@@ -596,5 +559,6 @@ def kind_of_class(cls: type) -> Kind:
 
 
 def kind_of(value: Any) -> Kind:
-    """The kind of a value of this capture."""
-    return kind_of_class(type(value))
+    """The kind of a value of this capture. It is asked more often than anything else."""
+    found = _KIND_OF.get(id(type(value)))
+    return kind_of_class(type(value)) if found is None else found[1]

@@ -24,7 +24,6 @@ from jitcap.capture.kinds.base import (
     Args,
     Kind,
     Kwargs,
-    Refusing,
     Session,
     kind_of,
     kind_of_class,
@@ -32,6 +31,7 @@ from jitcap.capture.kinds.base import (
 )
 from jitcap.capture.kinds.constants import ForeignKind, StaticKind, driven, runs_python
 from jitcap.capture.kinds.iterators import Lazy
+from jitcap.capture.kinds.refusing import Refusing
 from jitcap.capture.native import (
     HOST_MODULES,
     PURE_MODULES,

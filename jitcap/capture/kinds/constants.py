@@ -32,11 +32,9 @@ from jitcap.capture.kinds.base import (
     HANDLERS,
     KINDS,
     Args,
-    Identity,
     Kind,
     Kwargs,
     MutableKind,
-    Refusing,
     Session,
     defines,
     hashes_identity,
@@ -45,6 +43,7 @@ from jitcap.capture.kinds.base import (
     of,
     parts_of,
 )
+from jitcap.capture.kinds.refusing import Identity, Refusing
 from jitcap.capture.kinds.text import Deferred, joined, made_now, mentions_runtime, promise, text_of
 from jitcap.capture.native import is_python_class, shown
 from jitcap.capture.origin import Attribute, Origin
@@ -254,7 +253,7 @@ def _entries_of(s: Session, cls: type, value: Any) -> Any:
 class ConstantKind(NativeKind):
     """Numbers, text, and other values without identity: guarded to be equal."""
 
-    constant = True
+    constant = plain = True
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         if not comparable(real):

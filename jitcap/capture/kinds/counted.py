@@ -27,7 +27,6 @@ from jitcap.capture.kinds.base import (
     HANDLERS,
     KINDS,
     Kind,
-    Refusing,
     Session,
     handles,
     handles_each,
@@ -35,6 +34,7 @@ from jitcap.capture.kinds.base import (
     of,
 )
 from jitcap.capture.kinds.constants import NativeKind
+from jitcap.capture.kinds.refusing import Refusing
 from jitcap.capture.replay import Maker
 from jitcap.capture.sizes import out
 

@@ -22,7 +22,6 @@ from jitcap.capture.kinds.base import (
     DEPTH,
     Args,
     Kwargs,
-    Refusing,
     Session,
     is_method,
     kind_of,
@@ -31,6 +30,7 @@ from jitcap.capture.kinds.base import (
 )
 from jitcap.capture.kinds.classes import bind, class_raw, guarded_names
 from jitcap.capture.kinds.iterators import Iteration
+from jitcap.capture.kinds.refusing import Refusing
 from jitcap.capture.kinds.text import Deferred
 
 _ARITHMETIC: Final = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift"

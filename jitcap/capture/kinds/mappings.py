@@ -17,9 +17,9 @@ from jitcap.capture.kinds.base import (
     Kwargs,
     Session,
     of,
-    refuse_identity,
 )
 from jitcap.capture.kinds.numbered import MANY, Numbered, find, may_stand
+from jitcap.capture.kinds.refusing import refuse_identity
 from jitcap.capture.kinds.sequences import MeasuredKind
 from jitcap.capture.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
 from jitcap.capture.outside import Shadow
@@ -107,16 +107,19 @@ class DictShadow(Shadow):
 
     def touch(self, s: Session, key: Any) -> None:
         """Make the twin tell the truth about `key`."""
-        if type(key) is not str:
+        named = type(key) is str  # most of them
+        if not named:
             refuse_identity(key)
             s.refuse_key(key)
         if self.whole or key in self.known:
             return
         self.known.add(key)
-        real_key, origin = key.place() if type(key) is Numbered else s.outside.key_of(key)
+        real_key, origin = key, None
+        if not named:
+            real_key, origin = key.place() if type(key) is Numbered else s.outside.key_of(key)
         value = dict.get(self.real, real_key, MISSING)
-        by = self.way("__contains__", dict.__contains__)
         if value is MISSING:
+            by = self.way("__contains__", dict.__contains__)
             if origin is None:
                 s.guard(Absent, self.origin, real_key, by)
             else:
@@ -178,7 +181,7 @@ class DictShadow(Shadow):
 
     def size(self, s: Session) -> int:
         """`len()`: of an unchanged dictionary the number is guarded, not every key."""
-        if not self.whole and not self.stored() and not self.removed():
+        if not self.whole and not self.changed():
             count = dict.__len__(self.real)
             by = self.way("__len__", dict.__len__)
             s.guard(Length, self.origin, count, by)
@@ -204,7 +207,18 @@ class DictShadow(Shadow):
         return not all(map(_is_key, now, kept + [k for k in now if k not in self.base]))
 
     def changed(self) -> bool:
+        if self._is_as_loaded():
+            return False
         return bool(self.removed() or self.stored() or self.reordered())
+
+    def _is_as_loaded(self) -> bool:
+        """Whether it holds the very entries that were loaded, and in their order: most do."""
+        base, twin = self.base, self.twin
+        return (
+            len(base) == dict.__len__(twin)
+            and all(map(operator.is_, base, self.kind.keys(twin)))
+            and all(map(operator.is_, base.values(), self.kind.values(twin)))
+        )
 
     def mark(self) -> tuple[Any, ...]:
         if not self.changed():
@@ -252,6 +266,8 @@ class DictShadow(Shadow):
         return key in (other.base if key in self.base else other.known)
 
     def counters(self) -> set[str]:
+        if self._is_as_loaded():
+            return set()
         return {
             (ItemBy(self.origin, k.origin) if type(k) is Numbered else Item(self.origin, k)).show()
             for k in self.stored()

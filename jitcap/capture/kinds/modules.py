@@ -54,10 +54,14 @@ def module_value(s: Session, real: dict[str, Any], name: str, *, own: bool = Tru
     shadow = s.outside.shadow(twin)
     assert isinstance(shadow, DictShadow)
     if name not in twin and name not in shadow.known and s.is_library(real):
+        key = id(real), name, own
+        if key in s.global_reads:
+            return s.global_reads[key]
         value = real.get(name, MISSING)
         if value is MISSING or type(value) in ATOMS or (own and isinstance(value, _PARTS)):
             held = ABSENT if value is MISSING else value
             s.guard(Member, shadow.origin, name, held)
+            s.global_reads[key] = value
             return value
     shadow.touch(s, name)
     return twin.get(name, MISSING)
@@ -68,9 +72,12 @@ def builtin_value(s: Session, space: dict[str, Any], name: str) -> Any:
     real = space.get(name, MISSING)
     twin = globals_of(s, space)
     if name not in twin and real is not MISSING and real is BUILTINS.get(name):
-        shadow = s.outside.shadow(twin)
-        assert shadow is not None
-        s.guard(Member, shadow.origin, name, real)
+        key = id(space), name, None
+        if s.global_reads.get(key) is not real:
+            shadow = s.outside.shadow(twin)
+            assert shadow is not None
+            s.guard(Member, shadow.origin, name, real)
+            s.global_reads[key] = real
         return real
     touch(s, twin, name)
     if name not in twin:

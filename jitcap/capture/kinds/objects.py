@@ -162,10 +162,31 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
     """`object.__getattribute__(obj, name)`."""
     cls = type(obj)
     raw = class_raw(s, cls, name)
+    method = raw is MISSING or type(raw) is FunctionType  # or nothing: most of them
+    if not method or name in ("__class__", "__dict__"):
+        found = _before_own(s, obj, name, raw)
+        if found is not MISSING:
+            return found
+    value = own_field(s, obj, name)
+    if value is not MISSING:
+        return value
+    if not method and isinstance(raw, functools.cached_property) and own_getter(s, raw) is None:
+        value = s.call(s.getattr(raw, "func"), (obj,), {})
+        store_field(s, obj, name, value)
+        return value
+    if raw is not MISSING:
+        return bind(s, raw, obj, cls)
+    what = f"{shown(cls)!r} object has no attribute {name!r}"
+    raise AttributeError(what, name=name, obj=obj)
+
+
+def _before_own(s: Session, obj: Any, name: str, raw: Any) -> Any:
+    """What `raw`, which the class holds, is for an instance, where it goes before what that has
+    itself; or MISSING."""
+    cls = type(obj)
     if name == "__class__" and not isinstance(raw, property):
         return cls
-    derived = own_getter(s, raw) is not None
-    if isinstance(raw, property) and not derived:
+    if isinstance(raw, property) and own_getter(s, raw) is None:
         if raw.fget is None:
             return raw.__get__(obj, cls)  # raises, in its words
         return s.call(raw.fget, (obj,), {})
@@ -177,20 +198,9 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
     if isinstance(raw, MemberDescriptorType):
         touch_slot(s, obj, name, raw)
         return raw.__get__(obj, cls)
-    data = raw is not MISSING and is_data(s, raw)
-    if data and not isinstance(raw, types.GetSetDescriptorType):
-        return bind(s, raw, obj, cls)
-    value = own_field(s, obj, name)
-    if value is not MISSING:
-        return value
-    if isinstance(raw, functools.cached_property) and not derived:
-        value = s.call(s.getattr(raw, "func"), (obj,), {})
-        store_field(s, obj, name, value)
-        return value
-    if raw is not MISSING:
-        return bind(s, raw, obj, cls)
-    what = f"{shown(cls)!r} object has no attribute {name!r}"
-    raise AttributeError(what, name=name, obj=obj)
+    if raw is MISSING or isinstance(raw, types.GetSetDescriptorType) or not is_data(s, raw):
+        return MISSING
+    return bind(s, raw, obj, cls)
 
 
 def own_field(s: Session, obj: Any, name: str) -> Any:

@@ -22,10 +22,10 @@ from jitcap.capture.kinds.base import (
     kind_of,
     of,
     parts_of,
-    refuse_identity,
 )
 from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.kinds.numbered import MANY, Numbered, find, may_stand
+from jitcap.capture.kinds.refusing import refuse_identity
 from jitcap.capture.origin import Attribute, Computed, Item, ItemBy, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import EXTEND, ITEM, PUT, Effect, Maker

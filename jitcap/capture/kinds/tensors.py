@@ -110,15 +110,19 @@ class TensorShadow(Shadow):
 
     def _extra_now(self) -> dict[str, Any]:
         """The attributes of the user's that the program set."""
-        now = self.twin.__dict__.items()
-        own = ((k, v) for k, v in now if k not in TENSOR_FIELDS)
-        return {k: v for k, v in own if self.extra.get(k, MISSING) is not v}
+        held = self.twin.__dict__
+        own = held.keys() - TENSOR_FIELDS
+        return {k: v for k, v in held.items() if k in own and self.extra.get(k, MISSING) is not v}
 
     def _changed_hooks(self) -> dict[str, set[Any]]:
         """The hooks by table, of those tables to which one was added, or from which one is gone."""
-        tables = ("_hooks", "_accumulate_hooks")
-        now = {table: {*(getattr(self.twin, table) or ())} for table in tables}
-        return {t: held for t, held in now.items() if held != {*(getattr(self.real, t) or ())}}
+        twin, real = self.twin, self.real
+        pairs = (
+            ("_hooks", twin._hooks, real._hooks),
+            ("_accumulate_hooks", twin._accumulate_hooks, real._accumulate_hooks),
+        )
+        told = [(name, {*(now or ())}, was) for name, now, was in pairs if now or was]
+        return {name: now for name, now, was in told if now != {*(was or ())}}
 
     def replay(self, make: Maker) -> list[Effect]:
         twin, effects = self.twin, []
@@ -186,6 +190,8 @@ class TensorKind(NativeKind):
     """A tensor, and instances of its subclasses. `eager` answers; what the user put on one from
     outside is loaded first."""
 
+    plain = True
+
     def load(self, s: Session, real: Tensor, origin: Origin) -> Any:
         """A stand-in whose array is a graph input."""
         if type(real._array) is Traced:
@@ -237,9 +243,6 @@ class TensorKind(NativeKind):
         twin = wrap(array, base._storage, type(real))
         twin._view = ViewOf(base, where.chain, base._storage.history)
         return s.outside.register(ViewShadow(real, origin, twin))
-
-    def to_native(self, s: Session, value: Any) -> Any:
-        return value
 
     def rebuild(self, make: Maker, value: Tensor) -> str:
         return make.tensor(value)
@@ -388,9 +391,6 @@ def _index(s: Session, key: Any) -> Any:
 class NumberKind(ConstantKind):
     """A number whose value is known only at run time: see `eager.sym`."""
 
-    def to_native(self, s: Session, value: Any) -> Any:
-        return value
-
     def rebuild(self, make: Maker, value: SymNumber) -> str:
         return make.number(value)
 
@@ -427,7 +427,7 @@ class NumberKind(ConstantKind):
 class FloatKind(NativeKind):
     """A float from outside is a run-time number, guarded by type only."""
 
-    constant = True
+    constant = plain = True
 
     def load(self, s: Session, real: complex, origin: Origin) -> Any:
         s.guard(TypeIs, origin, type(real))

@@ -35,12 +35,12 @@ from jitcap.capture.kinds.base import (
     Args,
     Kind,
     Kwargs,
-    Refusing,
     Session,
     handles,
     of,
     parts_of,
 )
+from jitcap.capture.kinds.refusing import Refusing
 from jitcap.capture.replay import Maker
 
 

@@ -41,8 +41,6 @@ def opcode(
 Answer = Callable[..., Any]  # (world, argument, *values) -> what is pushed
 # name -> how many values, the answer; the versions follow where not all have it
 _ANSWERS: Final[dict[str, tuple[int, Answer]]] = {
-    "PUSH_NULL": (0, lambda world, _: NULL),
-    "LOAD_CONST": (0, lambda world, constant: constant),
     "LOAD_ASSERTION_ERROR": (0, lambda world, _: AssertionError),
     "BINARY_OP": (2, lambda world, op, a, b: world.binary(op, a, b)),
     "COMPARE_OP": (2, lambda world, op, a, b: world.compare(op, a, b)),
@@ -100,6 +98,8 @@ _SINCE: Final = {
 }  # fmt: skip
 # operation -> how many values it takes off the stack, how many it leaves there
 EFFECTS: Final = {
+    "PUSH_NULL": (0, 1),
+    "LOAD_CONST": (0, 1),
     **{name: (taken, 1) for name, (taken, _) in _ANSWERS.items()},
     **{name: (taken, 0) for name, (taken, _) in _ACTIONS.items()},
 }
@@ -123,6 +123,12 @@ def _asking(taken: int, fn: Answer, *, pushes: bool, of_frame: bool) -> Opcode:
 
     if pushes and not of_frame and taken in (1, 2):  # most of them
         return one if taken == 1 else two
+
+    def none(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+        frame.stack.append(fn(vm.world, frame, ins.arg))
+
+    if pushes and of_frame and not taken:
+        return none
 
     def run(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         values = frame.popn(taken)
@@ -148,6 +154,16 @@ for _table, _pushes, _of_frame in (
 # ---- the stack
 
 
+@opcode("PUSH_NULL")
+def push_null(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.stack.append(NULL)
+
+
+@opcode("LOAD_CONST")
+def load_const(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.stack.append(ins.arg)
+
+
 @opcode("SWAP")
 def swap(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     stack = frame.stack
@@ -169,13 +185,14 @@ def load_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         raise UnboundLocalError(
             f"cannot access local variable {ins.arg!r} where it is not associated with a value"
         )
-    frame.push(value)
+    frame.stack.append(value)
 
 
 @opcode("STORE_FAST")
 def store_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    vm.world.dropping(frame.fast.get(ins.arg, NULL))
-    value = frame.pop()
+    if (last := frame.fast.get(ins.arg, NULL)) is not NULL:
+        vm.world.dropping(last)
+    value = frame.stack.pop()
     if value is NULL:  # an inlined comprehension restores an unbound local
         frame.fast.pop(ins.arg, None)
     else:

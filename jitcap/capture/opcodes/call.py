@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from types import CellType
+from types import BuiltinFunctionType, CellType
 from typing import Any, Final
 
 from jitcap.capture.bytecode import VERSION, Instruction
@@ -19,6 +19,9 @@ def call(vm: Interpreter, frame: Frame, ins: Instruction) -> Done | None:
     return _call(vm, frame, values, ins.kwnames)
 
 
+_OF_FRAMES: Final = (type, BuiltinFunctionType)  # of what is told which frame calls it
+
+
 @opcode("CALL_KW", since=(3, 13))
 def call_kw(vm: Interpreter, frame: Frame, ins: Instruction) -> Done | None:
     kwnames = frame.pop()
@@ -28,7 +31,7 @@ def call_kw(vm: Interpreter, frame: Frame, ins: Instruction) -> Done | None:
 
 def _callable(frame: Frame) -> tuple[Any, tuple[Any, ...]]:
     """The callable below the arguments, and `self` if there is one (either slot may be NULL)."""
-    first, second = frame.popn(2)
+    second, first = frame.stack.pop(), frame.stack.pop()
     if first is NULL:
         return second, ()
     return (first, ()) if second is NULL else (first, (second,))
@@ -39,22 +42,23 @@ def _call(
 ) -> Done | None:
     split = len(values) - len(kwnames)
     fn, bound = _callable(frame)
-    kwargs = dict(zip(kwnames, values[split:], strict=True))
+    kwargs = dict(zip(kwnames, values[split:], strict=True)) if kwnames else {}
     args = (*bound, *values[:split])
-    if fn is super and not args:
-        args = _super_arguments(vm, frame)
-    elif fn is builtins.locals or (fn is builtins.vars and not args):
-        frame.push(frame.names(vm.world.load_cell))
-        return None
-    elif (fn is builtins.eval or fn is builtins.exec) and len(args) == 1:
-        args = (*args, vm.world.load_global(frame, None), frame.names(vm.world.load_cell))
-    elif fn is builtins.globals:
-        frame.push(vm.world.load_global(frame, None))
-        return None
-    elif (fn is max or fn is min) and args and not kwargs:
-        found: Done | None = vm.world.extreme(frame, fn, args)
-        return found
-    frame.push(vm.world.call(fn, args, kwargs))
+    if type(fn) in _OF_FRAMES:
+        if fn is super and not args:
+            args = _super_arguments(vm, frame)
+        elif fn is builtins.locals or (fn is builtins.vars and not args):
+            frame.push(frame.names(vm.world.load_cell))
+            return None
+        elif (fn is builtins.eval or fn is builtins.exec) and len(args) == 1:
+            args = (*args, vm.world.load_global(frame, None), frame.names(vm.world.load_cell))
+        elif fn is builtins.globals:
+            frame.push(vm.world.load_global(frame, None))
+            return None
+        elif (fn is max or fn is min) and args and not kwargs:
+            found: Done | None = vm.world.extreme(frame, fn, args)
+            return found
+    frame.stack.append(vm.world.call(fn, args, kwargs))
     return None
 
 
