@@ -1,5 +1,6 @@
 """Our dataclasses are those of the standard library, made with less."""
 
+import contextlib
 import copy
 import dataclasses
 import pickle
@@ -9,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+import codegen  # noqa: F401 - the module that a class here is said to be of
 from eager.dataclass import dataclass
 
 HOW = [{"frozen": f, "eq": e, "slots": s} for f in (0, 1) for e in (0, 1) for s in (0, 1)]
@@ -99,6 +101,27 @@ def test_a_record_travels_and_matches():
         point.x = 3.0
     assert Point.__init__.__qualname__ == "Point.__init__"
     assert Point.__init__.__globals__ is vars(sys.modules[__name__])
+
+
+def test_a_frozen_record_of_the_compiler_refuses_where_it_is_checked(monkeypatch):
+    def made(module):
+        class Base:
+            x: int
+            y: int = 2
+
+        Base.__module__ = module
+        return dataclass(frozen=True, slots=True)(Base)
+
+    for checked, module, refuses in (
+        (True, "codegen", True), (True, "eager", True), (False, "eager", True),
+        (False, "codegen", False),
+    ):  # fmt: skip
+        monkeypatch.setattr("eager.dataclass.CHECKED", checked)
+        cls = made(module)
+        assert cls(1) == cls(1, 2) and hash(cls(1)) == hash(cls(1)) and cls(3).x == 3
+        assert pickle.loads(pickle.dumps(copy.copy(Point(1.0)))) == Point(1.0)
+        with pytest.raises(FrozenInstanceError) if refuses else contextlib.nullcontext():
+            cls(1).x = 2
 
 
 def test_a_parameter_that_is_missing_or_unknown_is_refused():
