@@ -338,7 +338,7 @@ def _bring(tracer: Tracer, op: Op, handles: list[Any], avals: list[Aval], place:
 def _settled(value: Any) -> Any:
     """An attribute as a graph holds it: a run-time number is a size, or guarded and an int."""
     if type(value) is tuple:
-        return tuple(map(_settled, value)) if any(map(_is_number, value)) else value
+        return tuple(map(_settled, value)) if SymNumber in map(type, value) else value
     return value.tracer.size_of(value) if _is_number(value) else value
 
 

@@ -7,17 +7,32 @@ are `eager.size_ranges`, operators and questions `eager.symint`.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, ParamSpec, TypeAlias, TypeVar
 
 from eager.dataclass import dataclass
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Bound: TypeAlias = "int | float"  # an int, or an infinity
 
 
 met = False  # whether there has been a symbol
+
+
+def remembered(fn: Callable[P, T]) -> Callable[P, T]:
+    """Keep the answers about sizes, which layers ask again, until there has been a symbol: from
+    then on equal ones may ask for a guard."""
+    kept = functools.lru_cache(maxsize=4096)(fn)
+
+    @functools.wraps(fn)
+    def ask(*args: P.args, **kwargs: P.kwargs) -> T:
+        return fn(*args, **kwargs) if met else kept(*args, **kwargs)  # type: ignore[arg-type]
+
+    return ask
 
 
 class Scope:

@@ -7,6 +7,7 @@ differ from call to call: they are checked in full and not remembered, so that n
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
@@ -182,7 +183,7 @@ class TensorLike(Guard):
 
     def test(self, names: Names) -> str:
         v = names.var(self.origin)
-        own = self._own_test(names, v)
+        own = _own_test(v, names.bind(self.cls), self.requires_grad, self.leaf, self.hooked)
         if self.has_symbols:
             own = f"{own} and {v}._array.dtype is {names.bind(self.dtype)}"
             return own if names.block is not None else f"{own} and {self._sizes_test(names)}"
@@ -206,19 +207,9 @@ class TensorLike(Guard):
     def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
         if not self.in_rows:
             return None
-        test = f"{self._own_test(names, 'v')} and {_seen_test(names, 'v', 'i')}"
+        own = _own_test("v", names.bind(self.cls), self.requires_grad, self.leaf, self.hooked)
+        test = f"{own} and {_seen_test(names, 'v', 'i')}"
         return test, (names.var(self.origin), self._slot(names))
-
-    def _own_test(self, names: Names, v: str) -> str:
-        own = [f"type({v}) is {names.bind(self.cls)}"]
-        if not self.requires_grad:  # a view may get it by a write into its base, and looks then
-            own.append(f"not ({v}._requires_grad or {v}._view is not None and {v}.requires_grad)")
-        else:
-            own.append(f"{v}._requires_grad")
-            own.append(f"{v}._node is{'' if self.leaf else ' not'} None")
-            if not self.hooked:
-                own.append(f"{v}._hooks is None")
-        return " and ".join(own)
 
     @property
     def unit(self) -> int:
@@ -291,6 +282,19 @@ class TensorLike(Guard):
         return (
             TensorLike, self.shape, self.spans, self.strides, self.requires_grad, self.device,
         )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=256)  # a model has few kinds of tensors
+def _own_test(v: str, cls: str, requires_grad: bool, leaf: bool, hooked: bool) -> str:
+    own = [f"type({v}) is {cls}"]
+    if not requires_grad:  # a view may get it by a write into its base, and looks then
+        own.append(f"not ({v}._requires_grad or {v}._view is not None and {v}.requires_grad)")
+    else:
+        own.append(f"{v}._requires_grad")
+        own.append(f"{v}._node is{'' if leaf else ' not'} None")
+        if not hooked:
+            own.append(f"{v}._hooks is None")
+    return " and ".join(own)
 
 
 def _seen_test(names: Names, v: str, index: str) -> str:

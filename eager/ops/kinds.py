@@ -519,6 +519,7 @@ class Create(Op):
             raise
 
 
+@polynomial.remembered
 def reshape_strides(
     shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]
 ) -> tuple[int, ...] | None:

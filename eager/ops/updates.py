@@ -18,6 +18,12 @@ def is_elsewhere(parameter: Tensor, held: Tensor | None) -> bool:
     return held.dtype is not parameter.dtype or held.device != parameter.device
 
 
+def is_unusual(parameter: Tensor, gradient: Tensor, held: Tensor | None) -> bool:
+    """Whether a parameter is not updated straight away: `is_elsewhere`, or its gradient is
+    complex."""
+    return gradient.dtype.is_complex or is_elsewhere(parameter, held)
+
+
 @repeatable
 def adam(
     parameter: Tensor,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eager import symint
+from eager import polynomial, symint
 from eager.aval import Aval, broadcast_shapes, contiguous_strides, same
 from eager.batched import Batched
 from eager.dispatch import apply
@@ -64,6 +64,7 @@ def as_ints(values: Sequence[Any], named: Any = None) -> tuple[int, ...]:
     return tuple(v if type(v) is int else symint.index(v) for v in values)
 
 
+@polynomial.remembered
 def infer_shape(shape: Shape, numel: int) -> Shape:
     """Fill in the one -1 of a shape. RuntimeError when the sizes do not multiply to `numel`."""
     known = math.prod(n for n in shape if n != -1)
@@ -297,8 +298,7 @@ def view(input: Tensor, *shape: Any, size: Any = None, dtype: DType | None = Non
     if reshape_strides(tuple(input.shape), input._layout, wanted) is None:
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "
-            "dimension spans across two "
-            "contiguous subspaces). Use .reshape(...) instead."
+            "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
         )
     return apply(RESHAPE, input, shape=wanted)
 

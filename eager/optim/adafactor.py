@@ -50,6 +50,9 @@ class Adafactor(Optimizer):
     def update(
         self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
+        if self._is_outdated(parameter, state):  # whose name depends on the dimensions
+            self._allocate_again()
+            state = self.state[parameter]
         lr, (eps1, eps2) = group["lr"], group["eps"]
         eps1 = finfo(parameter.dtype).eps if eps1 is None else eps1
         if group["maximize"]:

@@ -20,7 +20,7 @@ from eager.autograd import enable_grad, no_grad
 from eager.nn.modules.hooks import RemovableHandle, add_hook
 from eager.notice import warn
 from eager.ops.complex import view_as_complex, view_as_real
-from eager.ops.updates import is_elsewhere
+from eager.ops.updates import is_elsewhere, is_unusual
 from eager.tensor import Tensor
 
 Params = Iterable[Any]
@@ -211,22 +211,30 @@ class Optimizer(_Hooked):
             with enable_grad():
                 loss = closure()
         # Looked up once: a model has hundreds of parameters, and capture reads this loop.
-        states, is_outdated, update = self.state, self._is_outdated, self.update
+        states, update, like = self.state, self.update, self.like_parameter
         with enable_grad() if self.defaults.get("differentiable") else no_grad():
             for group in self.param_groups:
                 for parameter in group["params"]:
                     gradient = parameter.grad
                     if gradient is not None:
                         state = states[parameter]
-                        if is_outdated(parameter, state):
-                            self._allocate_again()
-                            state = states[parameter]
-                        if gradient.dtype.is_complex:
-                            self._update_parts(parameter, gradient, state, group)
+                        if is_unusual(parameter, gradient, state.get(like)):
+                            self._update_unusual(parameter, gradient, state, group)
                         else:
                             update(parameter, gradient, state, group)
         self._stepped = True  # stored and not asked for: else the first step were another program
         return loss
+
+    def _update_unusual(
+        self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        if self._is_outdated(parameter, state):
+            self._allocate_again()
+            state = self.state[parameter]
+        if gradient.dtype.is_complex:
+            self._update_parts(parameter, gradient, state, group)
+        else:
+            self.update(parameter, gradient, state, group)
 
     def _update_parts(
         self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]

@@ -65,9 +65,13 @@ def bind_arguments(
 ) -> dict[str, Any]:
     """Parameter name -> value, by Python's rules and in its words: it is asked, with a function of
     the same signature that gives its locals."""
+    code = fn.__code__
+    fits = len(args) == code.co_argcount and not (kwargs or code.co_kwonlyargcount)
+    if fits and not code.co_flags & (VARARGS | VARKEYWORDS):  # most calls
+        return dict(zip(code.co_varnames, args, strict=False))
     given, named = fn.__defaults__ or (), kwdefaults or {}
     defaults = tuple(_Left("__defaults__", given, i) for i in range(len(given)))
-    binder = FunctionType(_binding(fn.__code__), _SPACE, fn.__name__, defaults)
+    binder = FunctionType(_binding(code), _SPACE, fn.__name__, defaults)
     binder.__kwdefaults__ = {name: _Left("__kwdefaults__", named, name) for name in named}
     binder.__qualname__ = fn.__qualname__
     try:

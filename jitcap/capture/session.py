@@ -136,7 +136,8 @@ class Session(base.Session):
         return self.vm.frames[0] if self.vm.frames else None
 
     def where(self) -> Where:
-        frame = self.user_frame()
+        frames = self.vm.frames
+        frame = frames[-1] if frames and frames[-1].library is False else self.user_frame()
         if frame is None:
             return NOWHERE
         code, pc = frame.bytecode, frame.pc

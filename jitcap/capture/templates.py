@@ -118,18 +118,16 @@ class Template:
         """What the call with `args` records."""
         where, made = tracer.where(), list[Node]()
         given = [x._array.handle if isinstance(x, Tensor) else None for x in args]
-
-        def value(code: Code) -> Any:
-            kind, x = code
-            return made[x] if kind == "own" else given[x] if kind == "given" else x
-
+        by_kind: dict[str, list[Any]] = {"own": made, "given": given}
         for op, codes, attrs, avals in self.nodes:
-            made.append(Node(op, tuple([value(c) for c in codes]), attrs, avals, where))
+            operands = [x if kind == "fixed" else by_kind[kind][x] for kind, x in codes]
+            made.append(Node(op, tuple(operands), attrs, avals, where))
         tracer.nodes += made
         tracer.checks += [made[i] for i in self.checks]
         for i, code, writes, versions in self.writes:
             array = args[i]._array
-            array.write(value(code))
+            kind, x = code
+            array.write(x if kind == "fixed" else by_kind[kind][x])
             array.storage.generation += writes - 1
             array.generation = array.storage.generation
             args[i]._storage.version += versions

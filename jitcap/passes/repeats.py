@@ -72,18 +72,19 @@ def find(nodes: Sequence[Node]) -> list[Repeat]:
 def _tokens(nodes: Sequence[Node]) -> Any:
     """A number for each node, of their own for those that stay where they are."""
     numbers: dict[Any, int] = {}
-    seen: dict[Any, int] = {}  # by a key that takes less time to make, of most nodes
+    seen: dict[Any, int] = {}  # by what a node holds, where many hold the very same
     tokens = [0] * len(nodes)
     for i, n in enumerate(nodes):
-        plain = not n.attrs and not n.op.raises and len(n.parents) == len(n.args)
-        key = (n.op, len(n.args), id(n.avals)) if plain and n.op is not CHECK else None
-        if key in seen:
-            tokens[i] = seen[key]
-            continue
-        alone = "graphs" in n.attrs or (n.op is CHECK and not n.parents)
-        tokens[i] = -1 - i if alone else numbers.setdefault(_kind(n), len(numbers))
-        if key is not None:
-            seen[key] = tokens[i]
+        where = id(n.where) if n.op is CHECK or n.op.raises else 0
+        own = [0 if type(x) is Node else id(x) for x in n.args]
+        key = n.op, id(n.attrs) if n.attrs else 0, id(n.avals), where, *own
+        found = seen.get(key)
+        if found is None:
+            alone = "graphs" in n.attrs or (n.op is CHECK and not n.parents)
+            found = -1 - i if alone else numbers.setdefault(_kind(n), len(numbers))
+            if not alone:
+                seen[key] = found
+        tokens[i] = found
     return np.array(tokens, np.int64)
 
 

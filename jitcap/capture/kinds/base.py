@@ -191,6 +191,8 @@ class Session:
     def truth(self, a: Any) -> bool:
         if a is True or a is False:
             return a
+        if type(a) in _ANSWERING:
+            return kind_of(a).truth(self, a)
         found = self.asked(a, name := "__bool__")  # that there is none is guarded as well
         if found is MISSING and not defines(type(a), name):
             found = self.asked(a, name := "__len__")
@@ -351,6 +353,9 @@ class Session:
     same: Callable[[Any, Any], bool]
     known: Callable[[Any], Any]
     number_input: Callable[[Any, Origin], Any]
+
+
+_ANSWERING: Final = (dict, list, tuple, str, int, float, type(None))  # their truth is C's
 
 
 def hashes_identity(value: Any) -> bool:

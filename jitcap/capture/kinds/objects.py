@@ -160,6 +160,19 @@ def slots_of(cls: type) -> Iterator[tuple[str, Any]]:
 
 def default_get(s: Session, obj: Any, name: str) -> Any:
     """`object.__getattribute__(obj, name)`."""
+    found = _default_of(s, obj, name)
+    if found is MISSING:
+        raise _has_none(obj, name)
+    return found
+
+
+def _has_none(obj: Any, name: str) -> AttributeError:
+    what = f"{shown(type(obj))!r} object has no attribute {name!r}"
+    return AttributeError(what, name=name, obj=obj)
+
+
+def _default_of(s: Session, obj: Any, name: str) -> Any:
+    """The same, or MISSING."""
     cls = type(obj)
     raw = class_raw(s, cls, name)
     method = raw is MISSING or type(raw) is FunctionType  # or nothing: most of them
@@ -174,10 +187,7 @@ def default_get(s: Session, obj: Any, name: str) -> Any:
         value = s.call(s.getattr(raw, "func"), (obj,), {})
         store_field(s, obj, name, value)
         return value
-    if raw is not MISSING:
-        return bind(s, raw, obj, cls)
-    what = f"{shown(cls)!r} object has no attribute {name!r}"
-    raise AttributeError(what, name=name, obj=obj)
+    return MISSING if raw is MISSING else bind(s, raw, obj, cls)
 
 
 def _before_own(s: Session, obj: Any, name: str, raw: Any) -> Any:
@@ -417,12 +427,17 @@ class ObjectKind(MutableKind):
         if acts_by_itself(s, type(obj)):
             self.refuse(obj, f".{name}")
         try:
-            return default_get(s, obj, name)
-        except AttributeError:
+            found = _default_of(s, obj, name)
+        except AttributeError:  # of a property
             if class_raw(s, type(obj), "__getattr__") is MISSING:
                 raise
-            if self.special(s, obj, "__getattr__") is None:
-                self.refuse(obj, f".{name}")
+            found = MISSING
+        if found is not MISSING:
+            return found
+        if class_raw(s, type(obj), "__getattr__") is MISSING:
+            raise _has_none(obj, name)
+        if self.special(s, obj, "__getattr__") is None:
+            self.refuse(obj, f".{name}")
         return s.asked(obj, "__getattr__", name)
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
