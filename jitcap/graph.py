@@ -231,7 +231,7 @@ class Graph:
     @property
     def has_data_sizes(self) -> bool:
         """Whether data decide sizes."""
-        return any(map(is_definer, self.nodes))
+        return any(map(defines_size, {n.op for n in self.nodes}))
 
     def with_(self, **changes: Any) -> Graph:
         """A copy with some fields replaced."""

@@ -262,10 +262,11 @@ class Flow:
                 u = source
                 continue
             edges, k, above = self.out[u], at[u], level[u] + 1
-            while k < len(edges) and not (capacity[edges[k]] and level[to[edges[k]]] == above):
+            end = len(edges)
+            while k < end and not (capacity[edges[k]] and level[to[edges[k]]] == above):
                 k += 1
             at[u] = k
-            if k < len(edges):
+            if k < end:
                 path.append(e := edges[k])
                 u = self.to[e]
             elif path:
