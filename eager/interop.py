@@ -412,7 +412,7 @@ def set_(self: Tensor, source: Tensor) -> Tensor:
     """Take the memory of `source`."""
     if type(self._array) is not DeviceArray:
         known(self, "set_()")
-    self._array, self._storage = source._array, source._storage
+    self._array, self._storage, self._view = source._array, source._storage, source._view
     return self
 
 

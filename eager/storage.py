@@ -26,6 +26,12 @@ class Storage:
     version = 0
     history = 0
 
+    def moved(self) -> Storage:
+        """That of a tensor which got other memory: its views and bases keep theirs."""
+        own = Storage()
+        own.version, own.history = self.version, self.history
+        return own
+
 
 def owner_of(array: Any) -> Any:
     """The array whose memory `array` and its views look at."""

@@ -45,6 +45,11 @@ class ViewOf:
         self.history = history
         self.among = among
 
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether `tensor`, which was made so, and its base still have one memory: neither was
+        given another one by `.data`."""
+        return tensor._counts is self.base._counts
+
 
 class Tensor:
     """A strided array of one element type, with automatic differentiation.
@@ -318,6 +323,8 @@ class Tensor:
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"data must be a Tensor, got {type(value).__name__}")
+        if self._counts is not None and value._array is not self._array:
+            self._counts = self._counts.moved()
         self._array = value._array
 
     def detach(self) -> Tensor:

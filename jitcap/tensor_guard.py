@@ -313,6 +313,7 @@ class ViewOfBase(Guard):
     def test(self, names: Names) -> str:
         v = names.var(self.origin)
         steps = f"{v}._view is not None and {v}._view.chain == {names.bind(self.chain)}"
+        steps = f"{steps} and {v}._view.holds({v})"
         return f"type({v}) is {names.bind(self.cls)} and {steps} and not {v}.requires_grad"
 
     def expected(self) -> str:

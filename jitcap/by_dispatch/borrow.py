@@ -52,7 +52,8 @@ from jitcap.capture.kinds.mappings import DictKind, DictShadow
 from jitcap.capture.kinds.modules import ModuleKind
 from jitcap.capture.kinds.objects import ObjectKind, ObjectShadow, PlainKind
 from jitcap.capture.kinds.sequences import ListShadow, SetShadow
-from jitcap.capture.kinds.tensors import TensorShadow, ViewShadow, own_names
+from jitcap.capture.kinds.tensors import TensorShadow, own_names
+from jitcap.capture.kinds.views import ViewShadow, require_entered
 from jitcap.capture.native import (
     _holds_user_code,
     is_library_class,
@@ -492,7 +493,8 @@ def load_tensor(b: Borrower, real: Tensor, origin: Origin) -> Any:
     saved.__dict__.update(real.__dict__)
     b.members(type(real))
     b.undo += [partial(refill, real.__dict__, saved.__dict__), partial(refit, real, saved, None)]
-    is_shared = id(saved._storage) in outside.shared and saved._view is not None
+    where = saved._view
+    is_shared = id(saved._storage) in outside.shared and where is not None and where.holds(saved)
     if is_shared and not saved._requires_grad:
         return _load_view(b, real, saved, origin)
     item = saved._array.itemsize
@@ -542,6 +544,7 @@ def _load_view(b: Borrower, real: Tensor, saved: Tensor, origin: Origin) -> Any:
     assert where is not None
     b.outside.guard(ViewOfBase(origin, b.s.line(), type(real), where.chain))
     base = b.outside.load(where.base, Attribute(Attribute(origin, "_view"), "base"))
+    require_entered(b.outside.shadow(base), origin)
     array = base._array
     for op, attrs in where.chain:
         array = array.view(op, attrs)

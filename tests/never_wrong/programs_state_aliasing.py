@@ -377,6 +377,49 @@ def a_tensor_and_its_data():
 
 
 @case("aliasing")
+def a_base_whose_data_is_replaced():
+    a = eager.ones(3)
+    b = a[1:]
+
+    def step(x):
+        b.mul_(2)
+        a.add_(x)
+        return a + 1
+
+    def replace():
+        a.data = eager.ones(3)
+
+    return scene(step, nothing, replace, nothing, observe=lambda: (a, b))
+
+
+@case("aliasing")
+def the_program_replaces_the_data_of_a_base():
+    a = eager.ones(3)
+    b = a[1:]
+
+    def step(x):
+        b.data.add_(1)
+        a.data = a * 2
+        return a + x
+
+    return scene(step, nothing, nothing, observe=lambda: (a, b))
+
+
+@case("aliasing")
+def a_view_that_is_met_when_its_base_holds_other_data():
+    a, other = eager.ones(3), eager.zeros(3)
+    b = a[1:]
+
+    def step(x):
+        a.data = other
+        a.add_(x)
+        b.mul_(2)
+        return a + 1
+
+    return scene(step, nothing, nothing, observe=lambda: (a, b, other))
+
+
+@case("aliasing")
 def set_members_become_equal():
     class Key:
         pass

@@ -22,7 +22,7 @@ from eager.interop import from_numpy
 from eager.named import label_of
 from eager.storage import Storage
 from eager.sym import SymNumber
-from eager.tensor import UNREAD, Tensor, ViewOf, wrap
+from eager.tensor import UNREAD, Tensor, wrap
 from eager.traced import Traced, TracedStorage
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import KINDS, MISSING, Args, Kwargs, Session, defines, of
@@ -31,6 +31,7 @@ from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaqu
 from jitcap.capture.kinds.counted import rows_of_data, sized_iterator
 from jitcap.capture.kinds.numbered import may_stand
 from jitcap.capture.kinds.text import Deferred, promise
+from jitcap.capture.kinds.views import load_view
 from jitcap.capture.native import is_native_class, shown
 from jitcap.capture.origin import Attribute, Computed, DictOf, Item, ItemBy, Origin, Step
 from jitcap.capture.outside import Shadow
@@ -38,7 +39,7 @@ from jitcap.capture.replay import ATTRIBUTE, USER_NAMES, Effect, Maker
 from jitcap.capture.sizes import out
 from jitcap.graph import INPUT
 from jitcap.guards import Absent, Equals, TypeIs
-from jitcap.tensor_guard import TensorLike, ViewOfBase, is_contiguous, laid_out, spanned
+from jitcap.tensor_guard import TensorLike, is_contiguous, laid_out, spanned
 
 TENSOR_FIELDS: Final = frozenset(
     {"_array", "_counts", "_storage", "_requires_grad", "_node", "_index", "_grad", "_view",
@@ -98,13 +99,13 @@ class TensorShadow(Shadow):
         if twin._requires_grad is not self.requires_grad:
             found["_requires_grad"] = twin._requires_grad
         found |= self._changed_hooks() | self._extra_now()
-        if twin._node is not None or self._has_another_array():
+        if twin._node is not None or self.has_another_array():
             found["_array"] = twin._node, twin._array
         if twin._storage.version or twin._storage.history:
             found["_storage"] = twin._storage.version, twin._storage.history
         return tuple((k, v if type(v) in (bool, set, tuple) else id(v)) for k, v in found.items())
 
-    def _has_another_array(self) -> bool:
+    def has_another_array(self) -> bool:
         array = self.twin._array  # of a constant, if that was set as `.data`
         return type(array) is not Traced or array.storage is not self.memory or bool(array.chain)
 
@@ -127,9 +128,9 @@ class TensorShadow(Shadow):
     def replay(self, make: Maker) -> list[Effect]:
         twin, effects = self.twin, []
 
-        def put(name: str, value: str) -> None:
+        def put(name: str, value: str, model: str = "") -> None:
             at = USER_NAMES.get(name, name)
-            effects.append(self.write(make, ATTRIBUTE, name, value, at=at))
+            effects.append(self.write(make, ATTRIBUTE, name, value, model=model, at=at))
 
         if twin._node is not None:
             raise Break("effect", f"{self.origin.show()} gets a history by an in-place operation")
@@ -137,11 +138,15 @@ class TensorShadow(Shadow):
             raise Break("effect", f"a hook of {self.origin.show()} is registered or removed")
         if self.memory.handle is not self.node:
             make.writes.append((self, make.output(self.memory.handle)))
-        if self._has_another_array():
+        if self.has_another_array():
             if self.real._view is not None:
                 raise Break("effect", f"{self.origin.show()}, a view, gets another array or shape")
-            again: Tensor = wrap(twin._array)
-            put("_array", f"{make.expr(again)}._array")
+            again = make.expr(wrap(twin._array))
+            own = type(twin._array) is Traced and twin._array.storage is self.memory
+            if own:  # its views stay views of it
+                put("_array", f"{again}._array")
+            else:
+                put("data", again, "{t}._array = {v}._array")
         if twin._requires_grad is not self.requires_grad:
             put("_requires_grad", repr(twin._requires_grad))
         if twin._grad is not UNREAD and twin._grad is not self.grad:
@@ -169,23 +174,6 @@ def _layout(s: Session, real: Tensor, origin: Origin) -> tuple[Aval, tuple[int, 
     return aval if shape is None else replace(aval, shape=shape), strides
 
 
-class ViewShadow(Shadow):
-    """A stand-in for a view whose base is (through the view) an input itself."""
-
-    def __init__(self, real: Tensor, origin: Origin, twin: Tensor) -> None:
-        super().__init__(real, origin, twin)
-        self.array = twin._array
-
-    def mark(self) -> tuple[Any, ...]:
-        twin = self.twin
-        plain = twin._node is None and twin._grad is None and not twin._requires_grad
-        same = plain and twin._array is self.array
-        return () if same else (id(twin._array), id(twin._node))
-
-    def replay(self, make: Maker) -> list[Effect]:
-        raise Break("effect", f"{self.origin.show()}, a view of another input, is changed")
-
-
 class TensorKind(NativeKind):
     """A tensor, and instances of its subclasses. `eager` answers; what the user put on one from
     outside is loaded first."""
@@ -203,9 +191,10 @@ class TensorKind(NativeKind):
             s.unwatched.add(id(type(real)))
         if id(real) in s.outside.by_real:  # found at another place: here it stands for another
             real = wrap(real._array, real._storage)
-        shared = id(real._storage) in s.outside.shared and real._view is not None
+        where = real._view
+        shared = id(real._storage) in s.outside.shared and where is not None and where.holds(real)
         if shared and not real.requires_grad:
-            return self._load_view(s, real, origin)
+            return load_view(s, real, origin)
         aval, strides = _layout(s, real, origin)
         node = s.tracer.input(f"x{len(s.tracer.inputs)}", aval)
         storage = TracedStorage(s.tracer, node, aval)
@@ -224,25 +213,6 @@ class TensorKind(NativeKind):
                 setattr(twin, field, {key: s.reentry(hook) for key, hook in hooks.items()})
         return twin
 
-    def _load_view(self, s: Session, real: Tensor, origin: Origin) -> Any:
-        """A view of its base's stand-in, so that writes to either show in both."""
-        where = real._view
-        assert where is not None
-        s.guard(ViewOfBase, origin, type(real), where.chain)
-        base = s.outside.load(where.base, Attribute(Attribute(origin, "_view"), "base"))
-        array = base._array
-        for op, attrs in where.chain:
-            array = array.view(op, attrs)
-        made = (*array.shape, *array.strides)
-        known = all(type(n) is int for n in made)
-        alike = made == (*real.shape, *real._layout) if known else len(array.shape) == real.ndim
-        if array.storage is not base._array.storage or not alike:  # its base has another shape now
-            raise Break("aliasing", f"{origin.show()} is a view that cannot be made again")
-        if known:
-            s.guards.add(TensorLike.of(real, origin, s.line()))
-        twin = wrap(array, base._storage, type(real))
-        twin._view = ViewOf(base, where.chain, base._storage.history)
-        return s.outside.register(ViewShadow(real, origin, twin))
 
     def rebuild(self, make: Maker, value: Tensor) -> str:
         return make.tensor(value)
