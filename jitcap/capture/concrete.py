@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import operator
 import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from types import CellType, FunctionType, MethodType
@@ -17,7 +18,7 @@ from typing import Any, Final
 from eager.tensor import Tensor
 from jitcap.capture.interpret import NULL, Frame
 from jitcap.capture.kinds.modules import no_such_name
-from jitcap.capture.located import below, call_in, is_of, links, locate
+from jitcap.capture.located import below, call_in, is_of, links, locate, warn_here
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
 
 Nested = Callable[[FunctionType, tuple[Any, ...], dict[str, Any]], Any]
@@ -56,6 +57,7 @@ class ConcreteWorld:
         if not callable(fn):
             return fn(*args, **kwargs)  # raises, in Python's words
         names = self._frame.names(self.load_cell)
+        fn = warn_here if fn is warnings.warn else fn
         return call_in(self._frame, names, partial(fn, *args, **kwargs) if args or kwargs else fn)
 
     contains = _located(lambda item, container: item in container)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from eager.dataclass import dataclass
@@ -103,8 +104,10 @@ def logs_by_library(logger: Any) -> bool:
 
 
 def warns_by_library(category: type) -> bool:
-    """Whether a warning is no error, and shown by the library."""
-    if is_programs(warnings.showwarning):
+    """Whether a warning is no error, and shown by the library: not put into a list, as by
+    `catch_warnings(record=True)`, in which the program could look for it."""
+    shown = getattr(warnings, "_showwarnmsg_impl", None)
+    if is_programs(warnings.showwarning) or type(shown) is not FunctionType:
         return False
     for action, message, cls, module, line in warnings.filters:
         if issubclass(category, cls):

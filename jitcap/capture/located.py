@@ -8,6 +8,7 @@ the place: the same file, line, name and globals, nothing but a call.
 from __future__ import annotations
 import __future__
 
+import operator
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -139,9 +140,20 @@ def caught(error: BaseException) -> None:
 
 
 def warn_above(levels: int, message: Any, category: Any, **kwargs: Any) -> None:
-    """`warnings.warn` in the name of the `levels`-th frame above the function that is compiled."""
+    """`warnings.warn` in the name of the `levels`-th frame above this one that is the program's."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+    while frame is not None:
+        levels -= frame.f_globals.get("__name__", "").partition(".")[0] not in _OURS
+        if levels <= 0:
+            break
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, level + levels - 1, **kwargs)
+    warnings.warn(message, category, level, **kwargs)
+
+
+def warn_here(
+    message: Any, category: Any = None, stacklevel: Any = 1, *rest: Any, **kw: Any
+) -> None:
+    """`warnings.warn`, called in the name of a frame, for which frames of ours do not count."""
+    kw |= dict(zip(("source",), rest, strict=False))
+    warn_above(operator.index(stacklevel), message, category, **kw)

@@ -303,6 +303,19 @@ def warnings_are_ignored_for_a_block():
 
 
 @case("output")
+def the_program_counts_the_warnings():
+    def step(x, n):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            warnings.warn("first", stacklevel=1)
+            seen = len(found)
+            warnings.warn("second", stacklevel=1)
+        return x * n, seen, [str(w.message) for w in found]
+
+    return over(step, [1, 2])
+
+
+@case("output")
 def sleeping_for_no_time():
     def step(x, n):
         try:
