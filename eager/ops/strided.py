@@ -202,6 +202,7 @@ def resize_(self: Tensor, *sizes: Any) -> Tensor:
         memory, start = there.new_zeros(count), 0
         memory[: len(there)].copy_(there)
     self._array, self._storage = memory[start : start + count].view(shape)._array, memory._storage
+    self._view = None
     return self
 
 

@@ -212,12 +212,15 @@ class Optimizer(_Hooked):
                 loss = closure()
         # Looked up once: a model has hundreds of parameters, and capture reads this loop.
         states, update, like = self.state, self.update, self.like_parameter
+        has_state = type(self).allocate is not Optimizer.allocate
         with enable_grad() if self.defaults.get("differentiable") else no_grad():
             for group in self.param_groups:
                 for parameter in group["params"]:
                     gradient = parameter.grad
                     if gradient is not None:
                         state = states[parameter]
+                        if has_state and not state:  # dropped: `opt.state.clear()`
+                            state.update(self.allocate(parameter, group))
                         if is_unusual(parameter, gradient, state.get(like)):
                             self._update_unusual(parameter, gradient, state, group)
                         else:

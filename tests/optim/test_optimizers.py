@@ -215,6 +215,28 @@ def test_closure_is_called_with_gradients_on():
     assert float(optimizer.step(closure)) < float(first)
 
 
+@pytest.mark.parametrize("name", ["Adam", "SGD", "RMSprop", "ASGD"])
+def test_state_that_the_program_drops_begins_anew(name):
+    settings = {"momentum": 0.9} if name == "SGD" else {}
+    ends = []
+    for library in (torch, eager):
+        w = library.ones(3, requires_grad=True)
+        optimizer = getattr(library.optim, name)([w], lr=0.1, **settings)
+
+        def step(w=w, optimizer=optimizer):
+            optimizer.zero_grad()
+            (w**3).sum().backward()
+            optimizer.step()
+
+        step = step if library is torch else jitcap.jit(step, backend="eager")
+        step()
+        optimizer.state.clear()
+        step()
+        step()
+        ends.append(w.detach().numpy())
+    np.testing.assert_allclose(ends[1], ends[0], rtol=1e-5)
+
+
 def test_parameters_without_gradient_stay():
     ps = parameters(eager)
     before = [p.detach().numpy().copy() for p in ps]

@@ -213,7 +213,6 @@ class TensorKind(NativeKind):
                 setattr(twin, field, {key: s.reentry(hook) for key, hook in hooks.items()})
         return twin
 
-
     def rebuild(self, make: Maker, value: Tensor) -> str:
         return make.tensor(value)
 
