@@ -203,7 +203,9 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 
 # ----------------------------------------------------------------------------------- unique
 def _unique(x: Any, dim: int | None) -> Any:
-    values, inverse, counts = np.unique(x, return_inverse=True, return_counts=True, axis=dim)
+    values, inverse, counts = np.unique(
+        x, return_inverse=True, return_counts=True, axis=dim, equal_nan=False
+    )
     shape = x.shape if dim is None else (-1,)
     return values, inverse.reshape(shape).astype(np.int64), counts.astype(np.int64)
 

@@ -529,3 +529,11 @@ def test_the_long_side_of_a_triangle_does_not_overflow(compiled):
     out = (jit(lambda x, y: eager.hypot(x, y)) if compiled else eager.hypot)(x, y)
     expected = [5.0, 2**0.5 * 1e25, 2**0.5 * 1e-30, 0.0, INF, NAN]
     np.testing.assert_allclose(out.numpy(), np.float32(expected), rtol=1e-6)
+
+
+def test_nan_is_distinct_from_nan():
+    given = [NAN, 1.0, NAN, 1.0, -0.0, 0.0]
+    found = eager.tensor(given).unique(return_inverse=True, return_counts=True)
+    expected = torch.tensor(given).unique(return_inverse=True, return_counts=True)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
