@@ -332,7 +332,8 @@ CLAIMS = {
         + SELF
         + "test_the_programs_of_the_pages_run",
         "Both ways are read": "tests/capture/test_branches.py::test_one_graph "
-        "tests/capture/test_branches.py::test_what_splits_is_right",
+        "tests/capture/test_branches.py::test_what_splits_is_right "
+        "tests/capture/test_objects_of_branches.py::test_both_ways_make_one",
         "Where the ways meet": "tests/capture/test_branches.py::test_one_graph",
         "Python gives no gradient, and": "tests/capture/test_branches.py::test_one_graph "
         "tests/capture/test_branches.py::test_what_splits_is_right",

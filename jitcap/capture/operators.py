@@ -231,7 +231,8 @@ def same(s: Session, a: Any, b: Any) -> bool:
     a, b = (s.known(v) if isinstance(v, SymNumber) and v.pytype is bool else v for v in (a, b))
     if a is None or b is None or type(a) is bool or type(b) is bool:
         return a is b
-    for loop in s.rolls if isinstance(a, Tensor) and isinstance(b, Tensor) else ():
+    alike = any(isinstance(a, kind) and isinstance(b, kind) for kind in (Tensor, tuple))
+    for loop in s.rolls if alike else ():
         loop.look("identity")
     for value in (a, b):  # equal is not enough
         if s.outside.pin(value):

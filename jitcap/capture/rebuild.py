@@ -162,6 +162,7 @@ class Rebuilder:
         made = value if isinstance(value, type) else cls
         if self.is_made(made):
             raise Break("effect", f"the class {made.__qualname__}, made by every call, escapes")
+        self.session.ties.left.add(id(value))
         with self.cycles.making(value):
             return _made(self, value)
 

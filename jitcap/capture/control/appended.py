@@ -12,7 +12,7 @@ from typing import Any
 
 from eager.tensor import Tensor
 from jitcap.capture.control.behind import NotRolled
-from jitcap.capture.control.state import Holder, is_known_elsewhere, parts_of
+from jitcap.capture.control.state import Holder, known_elsewhere, parts_of
 from jitcap.capture.interpret import Frame
 from jitcap.walks import reach
 
@@ -50,7 +50,8 @@ def stand_in(s: Any, frame: Frame, inner: Frame, end: int, *, sized: bool) -> di
         others = [v for k, v in inner.fast.items() if k != name]
         if _reaches([*others, *inner.stack], value):
             raise NotRolled
-        if sized and is_known_elsewhere(s, frame, name):
+        rest = {k: v for k, v in frame.fast.items() if k != name}
+        if sized and known_elsewhere(s, frame, rest, [value]):
             raise NotRolled
         found[name] = inner.fast[name] = Appended(value)
     below = len(frame.stack) - 2

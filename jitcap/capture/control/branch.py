@@ -13,7 +13,7 @@ that branch for one that splits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import field
 from typing import Any, Final
@@ -37,12 +37,8 @@ from jitcap.capture.control.changes import (
     same_place,
 )
 from jitcap.capture.control.fit import (
-    CONSTANTS,
     OneSided,
     check_histories,
-    check_tensors,
-    number_kind,
-    word_of,
 )
 from jitcap.capture.control.histories import (
     Overwritten,
@@ -51,11 +47,12 @@ from jitcap.capture.control.histories import (
     versions_of,
     writes_since,
 )
+from jitcap.capture.control.merge import Merge, made_inside
 from jitcap.capture.control.paths import EXIT, behind, in_loop, looks, meeting, needed, returns
-from jitcap.capture.control.repeat import STOP, RoundEnd, end_inside, repeat
-from jitcap.capture.control.steps import same_constant
+from jitcap.capture.control.repeat import repeat
+from jitcap.capture.control.round_end import STOP, RoundEnd, end_inside
 from jitcap.capture.control.ties import has_memory, truths_of, with_truths
-from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
+from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Done, Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.numbers import constant
 from jitcap.modes import Modes
@@ -261,9 +258,6 @@ class _Branch:
         elif meets != EXIT:
             self.read = needed(frame.code, meets)
         self.ways: list[Way] = []
-        self.leaves: list[tuple[Any, Any]] = []
-        self.results: list[Any] = []
-        self.numbers: dict[tuple[int, int], int] = {}  # pairs of leaves
         self.handles: list[Any] = []
         self.loops = self.before.private_iterators()
         self.counted = {k: [*v] for k, v in session.counts.items()}
@@ -298,6 +292,8 @@ class _Branch:
             raise Differ("the ways end in different ways")
         self.spans = [way.span for way in self.ways]
         self.overwritten = Overwritten([way.places for way in self.ways])
+        changed = {id(c.obj) for way in self.ways for c in way.changes.values()}
+        self.both = Merge(self.session, self._was_there, self.spans, self.overwritten, changed)
         merged = self._template()
         for pair in self.overwritten.pairs():
             check_histories(self.spans, *pair)
@@ -306,7 +302,10 @@ class _Branch:
         for node, _ in (pair for way in self.ways for pair in way.used):
             node.release()
         self._choose(writes, versions)
-        return self._finish(merged, writes, versions)
+        done = self._finish(merged, writes, versions)
+        for whole, same in self.both.ties():
+            self.session.ties.add_whole(self.key, whole, same)
+        return done
 
     # ---- one way
 
@@ -366,7 +365,7 @@ class _Branch:
         found: list[Any] = [*way.stack, *(way.frame.get(n) for n in self.read)]
         found += [c.after for c in way.changes.values()]
         found += [way.done.value] if way.done is not None else []
-        for leaf in _leaves(found):
+        for leaf in made_inside(found, self._was_there):
             way.handles[id(leaf)] = control_flow.handle_of(self.tracer, leaf)
             way.alive.append(leaf)  # an id is only unique while the object lives
 
@@ -380,54 +379,18 @@ class _Branch:
         if new[0] != new[1]:
             raise Unsayable("what one way adds, the other does not, or in another order")
         if first.done is not None and second.done is not None:
-            found["value"] = self._merge(first.done.value, second.done.value)
+            found["value"] = self.both.values(first.done.value, second.done.value)
         else:
             if len(first.stack) != len(second.stack):
                 raise Unsayable("the ways meet with different stacks")
             pairs = zip(first.stack, second.stack, strict=True)
-            found["stack"] = [self._merge(a, b) for a, b in pairs]
-            found["fast"] = self._locals(first.frame, second.frame)
+            found["stack"] = [self.both.values(a, b) for a, b in pairs]
+            found["fast"] = self.both.locals(first.frame, second.frame, self.read)
         for key in {**first.changes, **second.changes}:
             change = first.changes.get(key) or second.changes[key]
             a, b = (way.after(key, change) for way in self.ways)
-            found["changes"][key] = change, self._merge(a, b)
+            found["changes"][key] = change, self.both.values(a, b)
         return found
-
-    def _locals(self, first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-        merged = {}
-        for name in dict.fromkeys((*first, *second)):
-            a, b = first.get(name, NULL), second.get(name, NULL)
-            if a is b:
-                merged[name] = a
-            elif name in self.read:
-                merged[name] = self._merge(a, b)
-        return merged
-
-    def _merge(self, a: Any, b: Any) -> Any:
-        if a is b:
-            if isinstance(a, Tensor) and not self._was_there(a):
-                raise Differ("a tensor of both ways")
-            return a
-        if type(a) is type(b) is tuple and len(a) == len(b):
-            return tuple(self._merge(x, y) for x, y in zip(a, b, strict=True))
-        if number_kind(a) is not None and number_kind(a) is number_kind(b):
-            known = not isinstance(a, SymNumber) and not isinstance(b, SymNumber)
-            return a if known and same_constant(a, b) else self._slot(a, b)
-        if isinstance(a, Tensor) and isinstance(b, Tensor):
-            check_tensors(self.session, self.spans, a, b, *self.overwritten.as_left(a, b))
-            return self._slot(a, b)
-        if type(a) is type(b) and type(a) in CONSTANTS and a == b:
-            return a
-        if is_loop(a) and type(a) is type(b) and same_place(a, b):
-            return a
-        raise Differ(f"one way leaves a {word_of(a)}, the other a {word_of(b)}")
-
-    def _slot(self, a: Any, b: Any) -> Any:
-        number = self.numbers.get((id(a), id(b)))
-        if number is None:
-            number = self.numbers[id(a), id(b)] = len(self.leaves)
-            self.leaves.append((a, b))
-        return _Slot(number)
 
     def _writes(self) -> list[Any]:
         """The memory from outside that a way has written."""
@@ -442,11 +405,11 @@ class _Branch:
 
     def _choose(self, writes: Sequence[Any], versions: Sequence[tuple[Any, int, int, int]]) -> None:
         """The node, and what its outputs are."""
-        avals = [control_flow.aval_of(a) for a, _ in self.leaves]
+        avals = [control_flow.aval_of(a) for a, _ in self.both.leaves]
         told = self.session.ties.told
-        objects = [[told(x, self._was_there) for x in pair] for pair in self.leaves]
+        objects = [[told(x, self._was_there) for x in pair] for pair in self.both.leaves]
         rows = [
-            [way.handle(self.tracer, pair[k]) for pair in self.leaves]
+            [way.handle(self.tracer, pair[k]) for pair in self.both.leaves]
             + [way.written.get(m, m.handle) for m in writes]
             + [way.counts.get(id(row[0]), row[2 + k]) for row in versions if self._open(row)]
             for k, way in enumerate(self.ways)
@@ -461,23 +424,23 @@ class _Branch:
             self.tracer.choice(self.pick, parts, rows, [*every, *(t.aval for _, t in asked)])
         )
         self.handles, outer = given[: len(every)], iter(given[len(every) :])
-        self.results = [
+        self.both.results = [
             control_flow.value_of(self.tracer, a, handle, aval)
-            for (a, _), handle, aval in zip(self.leaves, self.handles, avals, strict=False)
+            for (a, _), handle, aval in zip(self.both.leaves, self.handles, avals, strict=False)
         ]
-        places = [i for i, r in enumerate(self.results) if isinstance(r, Tensor)]
+        places = [i for i, r in enumerate(self.both.results) if isinstance(r, Tensor)]
         overwritten = self.overwritten
-        pairs = [*(overwritten.as_left(*self.leaves[i]) for i in places), *overwritten.pairs()]
-        results, anew = [self.results[i] for i in places], overwritten.results()
+        pairs = [*(overwritten.as_left(*self.both.leaves[i]) for i in places), *overwritten.pairs()]
+        results, anew = [self.both.results[i] for i in places], overwritten.results()
         rows = [[pair[k] for pair in pairs] for k in range(2)]
         control_flow.record(self.tracer, self.pick, rows, self.spans, [*results, *anew])
         hidden = overwritten.put(self.pick, anew)
         self.session.ties.hidden += [(self.key, t) for t in hidden]
         known = [[with_truths(x, outer) for x in pair] for pair in objects]
         for i in places:
-            self._tie(self.results[i], known[i], *self.leaves[i])
+            self._tie(self.both.results[i], known[i], *self.both.leaves[i])
 
-    def _was_there(self, x: Tensor) -> bool:
+    def _was_there(self, x: Any) -> bool:
         """Whether an object is no way's own: it was there, or was loaded since."""
         return id(x) in self.before.seen or self.session.outside.shadow(x) is not None
 
@@ -490,7 +453,7 @@ class _Branch:
         new = [x for x, known in pairs if known is None]
         for k, (x, way) in enumerate(zip((a, b), self.ways, strict=True)):
             array = x._array if type(x._array) is Traced else self.tracer.lift(x)
-            again = sum(has_memory(self.session, pair[k], array) for pair in self.leaves) > 1
+            again = sum(has_memory(self.session, pair[k], array) for pair in self.both.leaves) > 1
             storage = array.storage
             own = storage.part is way.inside and id(storage) not in ties.frozen
             own = own and storage.picked is None  # a part of something else
@@ -511,9 +474,9 @@ class _Branch:
         frame = self.frame
         self.before.restore_frame()
         for change, value in merged["changes"].values():
-            change.put(self._fill(value))
+            change.put(self.both.fill(value))
         self.ways[0].modes.put()
-        rest = iter(self.handles[len(self.leaves) :])
+        rest = iter(self.handles[len(self.both.leaves) :])
         for memory in writes:
             self.tracer.touch(memory)
             memory.handle, memory.generation = next(rest), memory.generation + 1
@@ -524,38 +487,14 @@ class _Branch:
                 self.session.counts.setdefault(id(storage), []).append((storage, max(after), count))
             storage.version = max(after)
         if "value" in merged:
-            return Done(self._fill(merged["value"]))
-        frame.fast = {k: self._fill(v) for k, v in merged["fast"].items()}
-        frame.stack = [self._fill(v) for v in merged["stack"]]
+            return Done(self.both.fill(merged["value"]))
+        frame.fast = {k: self.both.fill(v) for k, v in merged["fast"].items()}
+        frame.stack = [self.both.fill(v) for v in merged["stack"]]
         for i, loop in enumerate(self.before.stack[: len(frame.stack)]):
             if id(loop) in self.loops and is_loop(frame.stack[i]):
                 frame.stack[i] = loop if same_place(loop, frame.stack[i]) else frame.stack[i]
         frame.pc = STOP if isinstance(self.meets, RoundEnd) else self.meets
         return None
-
-    def _fill(self, value: Any) -> Any:
-        if type(value) is _Slot:
-            return self.results[value.number]
-        if type(value) is tuple and any(type(x) in (_Slot, tuple) for x in value):
-            return tuple(map(self._fill, value))
-        return value
-
-
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """Stands for a value that is chosen."""
-
-    number: int
-
-
-def _leaves(values: Sequence[Any]) -> Iterator[Any]:
-    stack = list(values)
-    while stack:
-        value = stack.pop()
-        if type(value) is tuple:
-            stack += value
-        elif isinstance(value, Tensor) or (isinstance(value, SymNumber) and number_kind(value)):
-            yield value
 
 
 ANSWERS: Final = (decides, either, as_bool, negation)  # what the interpreter asks

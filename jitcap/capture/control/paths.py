@@ -227,6 +227,7 @@ def _alike(instructions: tuple[Instruction, ...], a: int, b: int) -> bool:
     return True
 
 
+_LOCAL: Final = ("_FAST", "DEREF", "CLOSURE", "MAKE_CELL")
 _LEAVING: Final = frozenset({"YIELD_VALUE", "SEND", "MAKE_CELL"})
 _STORES: Final = ("STORE_FAST", "DELETE_FAST")
 _TESTS: Final = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
@@ -312,7 +313,7 @@ def _needed(code: CodeType) -> list[frozenset[str]]:
             ins, live = instructions[i], 0
             for j in ways[i]:
                 live |= sets[j]
-            own = bit.get(ins.arg, 0) if type(ins.arg) is str else 0
+            own = bit[ins.arg] if any(kind in ins.op for kind in _LOCAL) else 0
             live = live & ~own if ins.op == "STORE_FAST" else live | own
             changed = changed or live != sets[i]
             sets[i] = live

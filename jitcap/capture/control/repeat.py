@@ -23,9 +23,8 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from eager import control_flow
-from eager.aval import Aval, same_aval
+from eager.aval import Aval
 from eager.control_flow import handle_of
-from eager.dataclass import dataclass
 from eager.dtype import int64 as INT
 from eager.named import label_of
 from eager.repeat import Rounds, record_rounds
@@ -33,7 +32,6 @@ from eager.sym import SymNumber
 from eager.tape import full
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, UnknownValue, fresh
-from eager.tree import fill, leaves_of, structure
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.control.behind import NotRolled
@@ -42,16 +40,24 @@ from jitcap.capture.control.histories import Unsayable, writes_of_round
 from jitcap.capture.control.paths import (
     EXIT,
     While,
-    exit_of,
     joined,
     looks,
     loop_at,
     meeting,
-    needed,
 )
 from jitcap.capture.control.roll import HISTORY, TRIES, copied_frame, is_plain, is_step
+from jitcap.capture.control.round_end import AGAIN, RoundEnd
+from jitcap.capture.control.state import known_elsewhere
 from jitcap.capture.control.steps import Going
 from jitcap.capture.control.ties import Followed, memory_of
+from jitcap.capture.control.trees import (
+    can_be_carried,
+    can_follow,
+    fill,
+    leaves_of,
+    objects_in,
+    tuples_in,
+)
 from jitcap.capture.interpret import NULL, Done, Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.tensors import has_own_names
@@ -62,77 +68,12 @@ from jitcap.tracer import DataDependent, is_within
 TRIALS: Final = 8  # of a round, until all that it changes is carried
 FAILURES: Final = 4  # of a loop that could not be recorded: its other turns are read as they come
 EXITS: Final = 4  # of a loop, each with code of its own
-STOP: Final = -2  # where a frame stands when a round is over
-_AGAIN: Final = -1
-_NUMBERS = (bool, int, float)
 Starts = tuple[Any, Any]
 Merge = Callable[[Any, Starts, Any], Done | None]  # see `branch.branch`
 
 
 class More(BaseException):
     """A round changes something that has to be carried, too."""
-
-
-@dataclass(frozen=True, eq=False)
-class RoundEnd:
-    """Where the ways of a round meet: a frame that comes there stands at STOP, with what is to be
-    done on its stack: whether there is another round, or, of one that is left in several places, -1
-    for another one and the number of the place otherwise."""
-
-    frame: Frame
-    loop: While
-    going: Going | None = None  # of a `for`: lies on the stack in all of these places
-
-    def reached(self, frame: Frame) -> bool:
-        if frame.pc == STOP:
-            return True
-        number = self.number(frame.pc)
-        if number is None:
-            return False
-        if self.going is not None and self.going not in frame.stack:
-            frame.push(self.going)
-        if self.going is not None and frame.stack[-1] is not self.going:
-            raise NotRolled("it is left inside a with")
-        frame.push(number == _AGAIN if len(self.loop.exits) == 1 else number)
-        frame.pc = STOP
-        return True
-
-    def start(self, number: int) -> tuple[int, tuple[Any, ...]]:
-        """How the program goes on at an exit, below which `going` is no more."""
-        pc = self.loop.exits[number]
-        return pc, () if self.going is None or pc == self.loop.ended else (self.going,)
-
-    def leave(self, number: int) -> None:
-        if self.going is not None:
-            self.frame.pop()
-        self.frame.pc, more = self.start(number)
-        self.frame.stack += more
-
-    def number(self, pc: int) -> int | None:
-        """-1, or the number of an exit."""
-        if pc == self.loop.again:
-            return _AGAIN
-        found = exit_of(self.frame.code, self.loop, pc)
-        return None if found < 0 else found
-
-    @property
-    def needed(self) -> frozenset[str]:
-        code = self.frame.code
-        return needed(code, self.loop.again) | self.left | ({self.loop.place} - {""})
-
-    @property
-    def left(self) -> frozenset[str]:
-        """The locals that are read behind the loop."""
-        return frozenset().union(*(needed(self.frame.code, i) for i in self.loop.exits))
-
-
-def end_inside(s: Any, frame: Frame, index: int) -> RoundEnd | None:
-    """Where the ways from a test meet, if that is where the round ends that is read now."""
-    for end in reversed(s.ties.regions):
-        if end.frame is frame:
-            inside = meeting(frame.code, index, end.loop)
-            return end if inside == EXIT else None
-    return None
 
 
 def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> Any:
@@ -167,7 +108,7 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
             which = frame.pop()
         else:
             truth = control_flow.truth(value)
-            which = truth if direct[1] == _AGAIN else truth.logical_not()
+            which = truth if direct[1] == AGAIN else truth.logical_not()
         if not _is_open(which):
             end.leave(0 if which is False else which)
             return True
@@ -202,7 +143,7 @@ def _differs(state: Before) -> bool:
 
 def _is_open(which: Any) -> bool:
     """Whether there may be another round."""
-    return type(which) not in (bool, int) or which is True or which == _AGAIN
+    return type(which) not in (bool, int) or which is True or which == AGAIN
 
 
 @contextmanager
@@ -227,12 +168,13 @@ class Round:
         self.left, self.live = end.left, end.needed
         fast = self.frame.fast
         names = [n for n in fast if n in self.where.stored & self.live]
-        self.locals = [n for n in names if _can_be_carried(fast[n])]
+        self.locals = [n for n in names if can_be_carried(fast[n]) and self._has(self.frame, {n})]
         self.entries: dict[Any, Change] = {}
         self.memories: dict[Any, Tensor] = {}
         self.unset: dict[str, Any] = {}  # locals that a round sets first -> what they look like
         self.found: dict[str, Any] = {}
         self.storages: dict[int, Any] = {}  # counters of writes that go on
+        self.passed = False  # whether a round may hand on a tuple that it was given
         self.objects = Followed(s)
         self.inside: Any = None  # as `roll.Trial`, for those that ask all loops
         self.given: list[Tensor] = []
@@ -283,7 +225,7 @@ class Round:
 
     def _start(self) -> list[Any]:
         several = [self.which] if len(self.where.exits) > 1 else []
-        leaves = [x for tree in self._trees() for _, x in leaves_of(tree)]
+        leaves = [x for tree in self._trees() for x in leaves_of(tree)]
         which = self.objects.start()
         return [*several, *leaves, *self.memories.values(), *which, *(0 for _ in self.storages)]
 
@@ -291,15 +233,15 @@ class Round:
         """Make the loop a node, and put the frame behind it."""
         tracer, which = self.s.tracer, self.which
         several = len(self.where.exits) > 1
-        first = handle_of(tracer, which == _AGAIN if several else which)
+        first = handle_of(tracer, which == AGAIN if several else which)
         for _ in range(TRIALS):
             self._check_start()
             self.s.rolls.append(self)
             try:
                 found = record_rounds(tracer, first, self._start(), self._round, self._settles)
             except More:
-                for name, kinds in self.found.items():
-                    self.unset[name] = fill(kinds, [_zero(kind) for _, kind in leaves_of(kinds)])
+                for name, (tree, kinds) in self.found.items():
+                    self.unset[name] = fill(tree, map(_zero, kinds))
                 continue
             finally:
                 self.s.rolls.pop()
@@ -311,7 +253,7 @@ class Round:
         raise NotRolled("a round changes too much")
 
     def _check_start(self) -> None:
-        leaves = [x for tree in self._trees() for _, x in leaves_of(tree)]
+        leaves = [x for tree in self._trees() for x in leaves_of(tree)]
         tensors = [x for x in leaves if isinstance(x, Tensor)]
         for x in tensors:
             plain = type(x) is Tensor and is_plain(x) and (self.counts or not x.requires_grad)
@@ -328,7 +270,7 @@ class Round:
         found = rounds.settles()
         if found is None:
             raise NotRolled("where gradients go differs from round to round")
-        leaves = [x for tree in self._trees() for _, x in leaves_of(tree)]
+        leaves = [x for tree in self._trees() for x in leaves_of(tree)]
         at_leaf = any(x.requires_grad and x.is_leaf for x in leaves if isinstance(x, Tensor))
         self.least = max(found, int(at_leaf or bool(self.unset)))
         return self.least
@@ -347,13 +289,16 @@ class Round:
             tree = frame.fast[name]
             inner.fast[name] = fill(tree, [next(given) for _ in leaves_of(tree)])
         self.placed = dict(inner.fast)
+        trees = [inner.fast[n] for n in self.locals]
         depth = len(s.vm.frames)
         s.vm.frames.append(inner)
         before, counted = Before(s, inner), s.counts
         s.counts = {k: [*v] for k, v in counted.items()}
         try:
             for change in self.entries.values():
-                change.put(fill(change.before, [next(given) for _ in leaves_of(change.before)]))
+                trees.append(fill(change.before, [next(given) for _ in leaves_of(change.before)]))
+                change.put(trees[-1])
+            self.tuples = [t for tree in trees for t in tuples_in(tree, [])]
             for tree in self.unset.values():
                 _ = [next(given) for _ in leaves_of(tree)]
             for memory in self.memories:
@@ -375,7 +320,7 @@ class Round:
             before.put_back()
             s.counts = counted
         if several:
-            return which == _AGAIN, [which, *ends]
+            return which == AGAIN, [which, *ends]
         return which, ends
 
     def _interpreted(self, inner: Frame) -> Any:
@@ -422,18 +367,21 @@ class Round:
         for key, (storage, _) in versions.items():
             more = more or key not in self.storages
             self.storages[key] = storage
+        own = {i for n in self.locals for x in objects_in(self.placed[n], [])
+               for i in (id(x), id(getattr(x, "__dict__", x)))}  # fmt: skip
         for key, change in changes.items():
-            if key in self.entries:
+            if key in self.entries or id(change.obj) in own:
                 continue
-            if not _can_follow(change.before, change.after):
+            objects = objects_in(change.before, objects_in(change.after, []))
+            if objects or not can_follow(change.before, change.after):
                 raise NotRolled(f"{change.show()} is changed in a round")
             self.entries[key] = change
             more = True
         for name in (self.where.stored & self.left) - self.frame.fast.keys() - self.unset.keys():
             after = inner.fast.get(name, NULL)
-            if not _can_be_carried(after):
+            if not can_be_carried(after):
                 raise NotRolled(f"{name!r} is set in a round")
-            self.found[name] = fill(after, [control_flow.kind_of(x) for _, x in leaves_of(after)])
+            self.found[name] = after, [control_flow.kind_of(x) for x in leaves_of(after)]
             more = True
         if more:
             raise More
@@ -451,14 +399,30 @@ class Round:
         pairs += [(tree, inner.fast.get(n, NULL)) for n, tree in self.unset.items()]
         ends: list[Any] = []
         for before, after in pairs:
-            if not _can_follow(before, after):
+            if not can_follow(before, after):
                 raise NotRolled("a round leaves another shape, dtype or type")
-            ends += [x for _, x in leaves_of(after)]
+            ends += leaves_of(after)
+        objects = [x for _, after in pairs for x in objects_in(after, [])]
+        if len({*map(id, objects)}) < len(objects) or not self._has(inner, {*self.locals}):
+            raise NotRolled("a round leaves an object under two names")
         self._check_ends([x for x in ends if isinstance(x, Tensor)])
+        tuples = [t for _, after in pairs for t in tuples_in(after, [])]
+        known = [*self.tuples, *(pair[0] for _, pair, *_ in self.s.ties.wholes)]
+        own = zip(self.tuples, tuples, strict=False)
+        self.passed = any(x is t for t in tuples for x in known) and not all(a is b for a, b in own)
         if self.objects.follow(leaves[: len(ends)], ends):
             raise More
         tracer = self.s.tracer
         return ends + [wrap(fresh(tracer, written[m], m.aval)) for m in self.memories]
+
+    def _has(self, frame: Frame, names: set[str]) -> bool:
+        """Whether the objects that these locals are made of are nobody else's."""
+        objects = [x for n in names for x in objects_in(frame.fast.get(n), [])]
+        shadow = self.s.outside.shadow
+        if not objects or any(shadow(x) is not None for x in objects):
+            return not objects
+        rest = {n: frame.fast[n] for n in (self.live | self.left) - names if n in frame.fast}
+        return not known_elsewhere(self.s, frame, rest, objects)
 
     def _check_ends(self, tensors: list[Tensor]) -> None:
         own = [x for x in tensors if not any(x is g for g in self.given)]
@@ -504,8 +468,13 @@ class Round:
             storage.version = most
         for name in self.where.stored - self.left:
             frame.fast.pop(name, None)
-        starts = [x for tree in trees for _, x in leaves_of(tree)]
-        ends = [x for tree in values for _, x in leaves_of(tree)]
+        starts = [x for tree in trees for x in leaves_of(tree)]
+        ends = [x for tree in values for x in leaves_of(tree)]
+        old, new = ([t for tree in each for t in tuples_in(tree, [])] for each in (trees, values))
+        for result in new if self.passed else ():
+            s.ties.add_whole(self.site, result, [t for t in (*old, *new) if t is not result])
+        for result, source in zip(new, old, strict=True):
+            s.ties.add_whole(self.site, result, [source])
         _tie(self, first, which, zip(starts, ends, strict=True))
         s.ties.branched.add(frame.code)
         if len(self.where.exits) == 1:
@@ -561,32 +530,6 @@ def _taken(tracer: Any) -> dict[Any, Any]:
                 setattr(state, name, value)
     log[:] = [(x, fields) for x, fields in log if not tracer._is_outer(x)]
     return found
-
-
-def _can_be_carried(value: Any) -> bool:
-    """A tensor, a number of the graph's, or a tuple of such."""
-    if type(value) is tuple:
-        return bool(value) and all(map(_can_be_carried, value))
-    if isinstance(value, SymNumber):
-        return value.pytype in _NUMBERS
-    if type(value) is int:
-        return value in numbers.INT64
-    return isinstance(value, Tensor) or type(value) in _NUMBERS
-
-
-def _can_follow(before: Any, after: Any) -> bool:
-    both = _can_be_carried(before) and _can_be_carried(after)
-    if not both or structure(before) != structure(after):
-        return False
-    rows = zip(leaves_of(before), leaves_of(after), strict=True)
-    return all(_is_like(a, b) for (_, a), (_, b) in rows)
-
-
-def _is_like(a: Any, b: Any) -> bool:
-    """Whether one may follow the other."""
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return same_aval(a.aval, b.aval)
-    return bool(control_flow.kind_of(a) == control_flow.kind_of(b))
 
 
 def _is_of_graph(number: SymNumber) -> bool:

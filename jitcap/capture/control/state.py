@@ -83,16 +83,16 @@ def _parts(session: Any, obj: Any) -> list[Any]:
     return [p for p in (parts_of(obj) if found is None else found) if id(p) not in session.idle]
 
 
-def is_known_elsewhere(session: Any, frame: Frame, name: str) -> bool:
-    """Whether the program can reach the value of a local in another way than by its name."""
-    value, rest = frame.fast[name], {k: v for k, v in frame.fast.items() if k != name}
+def known_elsewhere(session: Any, frame: Frame, rest: dict[str, Any], values: list[Any]) -> bool:
+    """Whether the program can reach one of the values if `rest` are the locals of the frame."""
+    ids = {*map(id, values)}
 
     def parts(obj: Any) -> list[Any]:
         if obj is frame:
             return [*rest.values(), *frame.stack, *frame.handled, frame.namespace, frame.function]
         return _parts(session, obj)
 
-    return any(obj is value for obj in reach(_roots(session), parts, id))
+    return any(id(obj) in ids for obj in reach(_roots(session), parts, id))
 
 
 _REST: Final = (

@@ -18,6 +18,7 @@ from eager.tape import full
 from eager.tensor import UNREAD, Tensor, wrap
 from eager.traced import Traced, fresh
 from jitcap.capture.breaks import Break, Retried
+from jitcap.capture.control.state import mark_of, parts_of
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 
@@ -37,6 +38,8 @@ class Ties:
         self.ties: list[tuple[Any, Tensor, Any, dict[int, Any]]] = []
         self.loose: dict[int, dict[int, Any]] = {}  # by id of memory: what `objects` does not tell
         self.marks: list[tuple[Any, Tensor, Any]] = []  # tensors as they were after the branch
+        self.wholes: list[tuple[Any, Any, Any, Any]] = []  # as `ties`, of what holds other values
+        self.left: set[int] = set()  # ids of such values that leave
         self.frozen: dict[int, Any] = {}  # id of traced memory -> the branch
         self.hidden: list[tuple[Any, Tensor]] = []  # whose history has another name in Python
         # By id of a result: the truth, and for both what it is, an object, None for a new one, or
@@ -82,6 +85,12 @@ class Ties:
         self.marks += [(key, x, self._mark(x)) for x in (result, *(x for x, _ in sources))]
         for storage in (memory, *behind.values()):
             self.frozen.setdefault(id(storage), (key, storage))
+
+    def add_whole(self, key: Any, result: Any, sources: Sequence[Any]) -> None:
+        """What a tuple, or an object that holds others, may be the same as."""
+        for pair in [(result, x) for x in sources]:
+            marks = tuple(map(mark_of, pair))
+            self.wholes.append((key, pair, marks, [*map(parts_of, pair)]))  # whose ids they have
 
     @property
     def tells(self) -> bool:
@@ -158,6 +167,9 @@ class Ties:
         for key, result, _, _ in self.ties:
             if any(v is result for v in values):
                 raise _again(key)
+        for key, pair, *_ in self.wholes:
+            if any(v is x for v in values for x in pair):
+                raise _again(key)
 
     def check(self) -> None:
         """Everything has left that will."""
@@ -172,9 +184,27 @@ class Ties:
         for key, x, mark in self.marks:
             if self._mark(x) != mark:
                 raise _again(key)
+        self._check_wholes()
         for key, result in self.hidden:
             if id(result._node) in self.histories:
                 raise _again(key)
+
+    def _check_wholes(self) -> None:
+        """Raises if one was changed, or if two leave that may be one."""
+        behind: dict[int, set[int]] = {}
+        for key, (result, source), marks, _ in self.wholes:
+            if (mark_of(result), mark_of(source)) != marks:
+                raise _again(key)
+            known = behind.setdefault(id(result), {id(result)})
+            known |= behind.setdefault(id(source), {id(source)})
+        owner: dict[int, int] = {}
+        for key, pair, *_ in self.wholes:
+            for x in filter(self._leaves, pair):
+                if any(owner.setdefault(i, id(x)) != id(x) for i in behind[id(x)]):
+                    raise _again(key)
+
+    def _leaves(self, x: Any) -> bool:
+        return id(x) in self.left or self.session.outside.shadow(x) is not None
 
     def _left(self, memory: int, behind: dict[int, Any]) -> set[int]:
         """What memory that leaves could be the same as, and nothing tells."""

@@ -1,0 +1,148 @@
+"""Capture: what two ways of a branch leave, for `branch`. a value of each -> one, with slots.
+
+What differs is chosen when the run knows: tensors and numbers of the graph. What holds others (see
+`trees`) is made anew of what is chosen of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import field
+from typing import Any
+
+from eager.dataclass import dataclass
+from eager.sym import SymNumber
+from eager.tensor import Tensor
+from jitcap.capture.control.changes import Differ, is_loop, same_place
+from jitcap.capture.control.fit import CONSTANTS, check_tensors, number_kind, word_of
+from jitcap.capture.control.histories import Overwritten
+from jitcap.capture.control.steps import same_constant
+from jitcap.capture.control.trees import (
+    Entries,
+    empty_like,
+    entries,
+    is_tuple,
+    refill,
+    same_keys,
+)
+from jitcap.capture.interpret import NULL
+from jitcap.capture.kinds.base import MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """Stands for a value that is chosen."""
+
+    number: int
+
+
+@dataclass(slots=True, eq=False)
+class _Whole:
+    """Stands for what holds others, of which the ways left `pair`."""
+
+    pair: tuple[Any, Any]
+    held: Entries = field(default_factory=dict)
+    made: Any = MISSING
+
+
+class Merge:
+    """The values of both ways. `changed`: ids of what a way has changed, and has put back."""
+
+    def __init__(
+        self, session: Any, was_there: Callable[[Any], bool], spans: Sequence[tuple[float, float]],
+        overwritten: Overwritten, changed: set[int],
+    ) -> None:  # fmt: skip
+        self.session, self.was_there, self.spans = session, was_there, spans
+        self.overwritten, self.changed = overwritten, changed
+        self.leaves: list[tuple[Any, Any]] = []  # what is chosen
+        self.results: list[Any] = []  # and what the choices are
+        self.slots: dict[tuple[int, int], int] = {}  # pairs of leaves
+        self.wholes: dict[tuple[int, int], _Whole] = {}
+
+    def values(self, a: Any, b: Any) -> Any:
+        if a is b:
+            if isinstance(a, Tensor) and not self.was_there(a):
+                raise Differ("a tensor of both ways")
+            return a
+        if number_kind(a) is not None and number_kind(a) is number_kind(b):
+            known = not isinstance(a, SymNumber) and not isinstance(b, SymNumber)
+            return a if known and same_constant(a, b) else self._slot(a, b)
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            check_tensors(self.session, self.spans, a, b, *self.overwritten.as_left(a, b))
+            return self._slot(a, b)
+        if type(a) is type(b) and type(a) in CONSTANTS and a == b:
+            return a
+        if is_loop(a) and type(a) is type(b) and same_place(a, b):
+            return a
+        whole = self._whole(a, b) if type(a) is type(b) else None
+        if whole is not None:
+            return whole
+        raise Differ(f"one way leaves a {word_of(a)}, the other a {word_of(b)}")
+
+    def locals(
+        self, first: dict[str, Any], second: dict[str, Any], read: frozenset[str]
+    ) -> dict[str, Any]:
+        """Of those that are not read any more, what is the same."""
+        merged = {}
+        for name in dict.fromkeys((*first, *second)):
+            a, b = first.get(name, NULL), second.get(name, NULL)
+            if a is b:
+                merged[name] = a
+            elif name in read:
+                merged[name] = self.values(a, b)
+        return merged
+
+    def _slot(self, a: Any, b: Any) -> Any:
+        number = self.slots.setdefault((id(a), id(b)), len(self.leaves))
+        if number == len(self.leaves):
+            self.leaves.append((a, b))
+        return _Slot(number)
+
+    def _whole(self, a: Any, b: Any) -> _Whole | None:
+        """One of both, if they hold values by the same names."""
+        if (id(a), id(b)) in self.wholes:
+            return self.wholes[id(a), id(b)]
+        first, second = (self._held(x) for x in (a, b))
+        if first is None or second is None or not same_keys(first, second):
+            return None
+        whole = self.wholes[id(a), id(b)] = _Whole((a, b))
+        pairs = zip(first.items(), second.values(), strict=True)
+        whole.held = {key: self.values(x, y) for (key, x), y in pairs}
+        return whole
+
+    def _held(self, x: Any) -> Entries | None:
+        own = {id(x), id(getattr(x, "__dict__", x))}
+        known = self.session.outside.shadow(x) is None and own.isdisjoint(self.changed)
+        return entries(x) if known else None
+
+    # ---- when the choices are made
+
+    def fill(self, value: Any) -> Any:
+        if type(value) is _Slot:
+            return self.results[value.number]
+        if type(value) is not _Whole:
+            return value
+        if value.made is MISSING:
+            value.made = empty = empty_like(value.pair[0])
+            value.made = refill(empty, {k: self.fill(v) for k, v in value.held.items()})
+        return value.made
+
+    def ties(self) -> Iterator[tuple[Any, list[Any]]]:
+        """What holds others, and what each could be the same as: what was there, or another one
+        that is the same after one of the ways."""
+        for w in self.wholes.values():
+            others = [v for v in self.wholes.values() if v is not w]
+            same = [v.made for v in others if v.pair[0] is w.pair[0] or v.pair[1] is w.pair[1]]
+            yield w.made, [*filter(self.was_there, w.pair), *same]
+
+
+def made_inside(values: Iterable[Any], was_there: Callable[[Any], bool]) -> Iterator[Any]:
+    """The tensors and numbers of the graph in what a way has made."""
+    stack, seen = list(values), set[int]()
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Tensor) or (isinstance(value, SymNumber) and number_kind(value)):
+            yield value
+        elif id(value) not in seen and (is_tuple(type(value)) or not was_there(value)):
+            seen.add(id(value))
+            stack += (entries(value) or {}).values()

@@ -1,0 +1,78 @@
+"""Capture: where one round of a loop that data may end is over, for `repeat` and `branch`.
+frame in a round -> whether it is over, and how the program goes on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from eager.dataclass import dataclass
+from jitcap.capture.control.behind import NotRolled
+from jitcap.capture.control.paths import EXIT, While, exit_of, meeting, needed
+from jitcap.capture.control.steps import Going
+from jitcap.capture.interpret import Frame
+
+STOP: Final = -2  # where a frame stands when a round is over
+AGAIN: Final = -1
+
+
+@dataclass(frozen=True, eq=False)
+class RoundEnd:
+    """Where the ways of a round meet: a frame that comes there stands at STOP, with what is to be
+    done on its stack: whether there is another round, or, of one that is left in several places, -1
+    for another one and the number of the place otherwise."""
+
+    frame: Frame
+    loop: While
+    going: Going | None = None  # of a `for`: lies on the stack in all of these places
+
+    def reached(self, frame: Frame) -> bool:
+        if frame.pc == STOP:
+            return True
+        number = self.number(frame.pc)
+        if number is None:
+            return False
+        if self.going is not None and self.going not in frame.stack:
+            frame.push(self.going)
+        if self.going is not None and frame.stack[-1] is not self.going:
+            raise NotRolled("it is left inside a with")
+        frame.push(number == AGAIN if len(self.loop.exits) == 1 else number)
+        frame.pc = STOP
+        return True
+
+    def start(self, number: int) -> tuple[int, tuple[Any, ...]]:
+        """How the program goes on at an exit, below which `going` is no more."""
+        pc = self.loop.exits[number]
+        return pc, () if self.going is None or pc == self.loop.ended else (self.going,)
+
+    def leave(self, number: int) -> None:
+        if self.going is not None:
+            self.frame.pop()
+        self.frame.pc, more = self.start(number)
+        self.frame.stack += more
+
+    def number(self, pc: int) -> int | None:
+        """-1, or the number of an exit."""
+        if pc == self.loop.again:
+            return AGAIN
+        found = exit_of(self.frame.code, self.loop, pc)
+        return None if found < 0 else found
+
+    @property
+    def needed(self) -> frozenset[str]:
+        code = self.frame.code
+        return needed(code, self.loop.again) | self.left | ({self.loop.place} - {""})
+
+    @property
+    def left(self) -> frozenset[str]:
+        """The locals that are read behind the loop."""
+        return frozenset().union(*(needed(self.frame.code, i) for i in self.loop.exits))
+
+
+def end_inside(s: Any, frame: Frame, index: int) -> RoundEnd | None:
+    """Where the ways from a test meet, if that is where the round ends that is read now."""
+    for end in reversed(s.ties.regions):
+        if end.frame is frame:
+            inside = meeting(frame.code, index, end.loop)
+            return end if inside == EXIT else None
+    return None

@@ -1,0 +1,175 @@
+"""Capture: values that are made of others, for `branch` and `repeat`. a value <-> its entries.
+
+Tuples (named ones, too), lists, dictionaries, and instances of classes of the program's whose state
+is their fields. Where two ways of a branch, or the rounds of a loop, make such a value of one shape
+each, it is one value, and its entries are chosen or carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any, Final
+
+from eager import control_flow
+from eager.aval import same_aval
+from eager.random import Generator
+from eager.sym import SymNumber
+from eager.tensor import Tensor
+from jitcap.capture.control.fit import CONSTANTS
+from jitcap.capture.control.state import fields_of_instance
+from jitcap.capture.control.steps import same_constant
+from jitcap.capture.kinds.base import MISSING
+from jitcap.capture.kinds.objects import slots_of
+from jitcap.capture.native import is_library_module, is_python_class, per_class
+from jitcap.capture.numbers import INT64
+
+Entries = dict[Any, Any]
+_NUMBERS: Final = (bool, int, float)
+
+
+@per_class
+def is_tuple(cls: type) -> bool:
+    """A tuple, or one of a class that is no more than names for its entries."""
+    classes = [c for c in cls.__mro__ if c not in (tuple, object)]
+    if not issubclass(cls, tuple) or (classes and cls.__dictoffset__):
+        return False
+    return all(is_python_class(c) and ("__new__" not in vars(c) or "_fields" in vars(c))
+               for c in classes)  # fmt: skip
+
+
+@per_class
+def is_mutable(cls: type) -> bool:
+    """What holds entries that can be replaced."""
+    *classes, last = cls.__mro__
+    if cls in (list, dict, SimpleNamespace):
+        return True
+    own = last is object and not issubclass(cls, Tensor | Generator | type)
+    return own and not is_library_module(cls.__module__) and all(map(is_python_class, classes))
+
+
+def entries(value: Any) -> Entries | None:
+    """What it holds, by place, key or name; None of what is not looked into."""
+    cls = type(value)
+    if is_tuple(cls) or cls is list:
+        return dict(enumerate(value))
+    if not is_mutable(cls):
+        return None
+    if cls is dict:
+        return dict(value)
+    return {k: v for k, v in fields_of_instance(value).items() if v is not MISSING}
+
+
+def same_keys(a: Entries, b: Entries) -> bool:
+    """Whether two values have the same entries, in one order."""
+    return len(a) == len(b) and all(
+        x is y or (type(x) in CONSTANTS and same_constant(x, y)) for x, y in zip(a, b, strict=True)
+    )
+
+
+def empty_like(value: Any) -> Any:
+    """An object of its class, for `refill`; of a tuple, that."""
+    cls: Any = type(value)
+    if is_tuple(cls):
+        return value
+    base = SimpleNamespace if issubclass(cls, SimpleNamespace) else object
+    return cls() if cls in (list, dict) else base.__new__(cls)
+
+
+def refill(value: Any, new: Entries) -> Any:
+    """It with other entries; of a tuple, another one."""
+    cls = type(value)
+    if is_tuple(cls):
+        return tuple.__new__(cls, new.values())
+    if cls is list:
+        value[:] = new.values()
+    elif cls is dict:
+        value.update(new)
+    else:
+        slots, fields = dict(slots_of(cls)), getattr(value, "__dict__", {})
+        for name, each in new.items():
+            if name in slots:
+                slots[name].__set__(value, each)
+            else:
+                fields[name] = each
+    return value
+
+
+# ---- what a loop carries
+
+
+def is_leaf(value: Any) -> bool:
+    """A tensor, or a number of the graph's."""
+    if isinstance(value, SymNumber):
+        return value.pytype in _NUMBERS
+    if type(value) is int:
+        return value in INT64
+    return isinstance(value, Tensor) or type(value) in _NUMBERS
+
+
+def leaves_of(tree: Any) -> list[Any]:
+    """The tensors and numbers in it."""
+    if is_leaf(tree):
+        return [tree]
+    return [leaf for part in (entries(tree) or {}).values() for leaf in leaves_of(part)]
+
+
+def fill(tree: Any, leaves: Iterable[Any]) -> Any:
+    """The same with other leaves, in objects of its own."""
+    return _fill(tree, iter(leaves))
+
+
+def _fill(tree: Any, leaves: Iterator[Any]) -> Any:
+    if is_leaf(tree):
+        return next(leaves)
+    held = entries(tree)
+    if held is None:
+        return tree
+    return refill(empty_like(tree), {k: _fill(v, leaves) for k, v in held.items()})
+
+
+def can_be_carried(value: Any) -> bool:
+    """A leaf, or a tree with some, none of whose objects is in it twice."""
+    objects = objects_in(value, [])
+    return len({*map(id, objects)}) == len(objects) and bool(leaves_of(value))
+
+
+def objects_in(tree: Any, found: list[Any]) -> list[Any]:
+    """The mutable objects that it is made of, added to `found`; one that is there is not looked
+    into again."""
+    held = None if is_leaf(tree) else entries(tree)
+    if held is None:
+        return found
+    if not is_tuple(type(tree)):
+        again = any(tree is x for x in found)
+        found.append(tree)
+        held = {} if again else held
+    for part in held.values():
+        objects_in(part, found)
+    return found
+
+
+def can_follow(before: Any, after: Any) -> bool:
+    """Whether a round may find the one where another found the other."""
+    if is_leaf(before) or is_leaf(after):
+        return is_leaf(before) and is_leaf(after) and _is_like(before, after)
+    first, second = entries(before), entries(after)
+    if type(before) is not type(after) or first is None or second is None:
+        return before is after or (type(before) in CONSTANTS and same_constant(before, after))
+    return same_keys(first, second) and all(map(can_follow, first.values(), second.values()))
+
+
+def _is_like(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return same_aval(a.aval, b.aval)
+    return bool(control_flow.kind_of(a) == control_flow.kind_of(b))
+
+
+def tuples_in(tree: Any, found: list[Any]) -> list[Any]:
+    """The tuples in it, added to `found`."""
+    held = None if is_leaf(tree) else entries(tree)
+    if held and is_tuple(type(tree)):
+        found.append(tree)
+    for part in (held or {}).values():
+        tuples_in(part, found)
+    return found
