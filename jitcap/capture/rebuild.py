@@ -162,7 +162,6 @@ class Rebuilder:
         made = value if isinstance(value, type) else cls
         if self.is_made(made):
             raise Break("effect", f"the class {made.__qualname__}, made by every call, escapes")
-        self.session.ties.left.add(id(value))
         with self.cycles.making(value):
             return _made(self, value)
 
@@ -386,6 +385,7 @@ class Rebuilder:
 
 def _made(make: Rebuilder, value: Any) -> str:
     """A new object; the dictionary of an instance as such."""
+    make.session.ties.left.add(id(value))
     lasting = make.session.answers.get(id(value))
     if lasting is not None:
         refuse_lasting(make.session, lasting[0])

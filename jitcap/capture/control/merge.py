@@ -133,7 +133,10 @@ class Merge:
         for w in self.wholes.values():
             others = [v for v in self.wholes.values() if v is not w]
             same = [v.made for v in others if v.pair[0] is w.pair[0] or v.pair[1] is w.pair[1]]
-            yield w.made, [*filter(self.was_there, w.pair), *same]
+            tied = [
+                x for x in w.pair if self.was_there(x) or len(self.session.ties.could_be(x)) > 1
+            ]
+            yield w.made, [*tied, *same]
 
 
 def made_inside(values: Iterable[Any], was_there: Callable[[Any], bool]) -> Iterator[Any]:

@@ -47,16 +47,17 @@ from jitcap.capture.control.paths import (
 )
 from jitcap.capture.control.roll import HISTORY, TRIES, copied_frame, is_plain, is_step
 from jitcap.capture.control.round_end import AGAIN, RoundEnd
-from jitcap.capture.control.state import known_elsewhere
 from jitcap.capture.control.steps import Going
 from jitcap.capture.control.ties import Followed, memory_of
 from jitcap.capture.control.trees import (
+    are_own,
     can_be_carried,
     can_follow,
     fill,
+    ids_in,
     leaves_of,
     objects_in,
-    tuples_in,
+    wholes_in,
 )
 from jitcap.capture.interpret import NULL, Done, Frame
 from jitcap.capture.kinds.base import MISSING
@@ -168,13 +169,13 @@ class Round:
         self.left, self.live = end.left, end.needed
         fast = self.frame.fast
         names = [n for n in fast if n in self.where.stored & self.live]
-        self.locals = [n for n in names if can_be_carried(fast[n]) and self._has(self.frame, {n})]
+        own = (n for n in names if can_be_carried(fast[n]))
+        self.locals = [n for n in own if are_own(s, self.frame, {n}, self.live)]
         self.entries: dict[Any, Change] = {}
         self.memories: dict[Any, Tensor] = {}
         self.unset: dict[str, Any] = {}  # locals that a round sets first -> what they look like
         self.found: dict[str, Any] = {}
         self.storages: dict[int, Any] = {}  # counters of writes that go on
-        self.passed = False  # whether a round may hand on a tuple that it was given
         self.objects = Followed(s)
         self.inside: Any = None  # as `roll.Trial`, for those that ask all loops
         self.given: list[Tensor] = []
@@ -293,12 +294,13 @@ class Round:
         depth = len(s.vm.frames)
         s.vm.frames.append(inner)
         before, counted = Before(s, inner), s.counts
+        self.was_there = lambda x: id(x) in before.seen
         s.counts = {k: [*v] for k, v in counted.items()}
         try:
             for change in self.entries.values():
                 trees.append(fill(change.before, [next(given) for _ in leaves_of(change.before)]))
                 change.put(trees[-1])
-            self.tuples = [t for tree in trees for t in tuples_in(tree, [])]
+            self.objects.wholes = wholes_in(trees)
             for tree in self.unset.values():
                 _ = [next(given) for _ in leaves_of(tree)]
             for memory in self.memories:
@@ -367,12 +369,11 @@ class Round:
         for key, (storage, _) in versions.items():
             more = more or key not in self.storages
             self.storages[key] = storage
-        own = {i for n in self.locals for x in objects_in(self.placed[n], [])
-               for i in (id(x), id(getattr(x, "__dict__", x)))}  # fmt: skip
+        own = {i for n in self.locals for i in ids_in(self.placed[n])}
         for key, change in changes.items():
             if key in self.entries or id(change.obj) in own:
                 continue
-            objects = objects_in(change.before, objects_in(change.after, []))
+            objects = objects_in(change.before) or objects_in(change.after)
             if objects or not can_follow(change.before, change.after):
                 raise NotRolled(f"{change.show()} is changed in a round")
             self.entries[key] = change
@@ -402,47 +403,14 @@ class Round:
             if not can_follow(before, after):
                 raise NotRolled("a round leaves another shape, dtype or type")
             ends += leaves_of(after)
-        objects = [x for _, after in pairs for x in objects_in(after, [])]
-        if len({*map(id, objects)}) < len(objects) or not self._has(inner, {*self.locals}):
+        if not are_own(self.s, inner, {*self.locals}, self.live):
             raise NotRolled("a round leaves an object under two names")
-        self._check_ends([x for x in ends if isinstance(x, Tensor)])
-        tuples = [t for _, after in pairs for t in tuples_in(after, [])]
-        known = [*self.tuples, *(pair[0] for _, pair, *_ in self.s.ties.wholes)]
-        own = zip(self.tuples, tuples, strict=False)
-        self.passed = any(x is t for t in tuples for x in known) and not all(a is b for a, b in own)
+        _check_ends(self, [x for x in ends if isinstance(x, Tensor)])
+        self.objects.pass_on(wholes_in(after for _, after in pairs), self.was_there)
         if self.objects.follow(leaves[: len(ends)], ends):
             raise More
         tracer = self.s.tracer
         return ends + [wrap(fresh(tracer, written[m], m.aval)) for m in self.memories]
-
-    def _has(self, frame: Frame, names: set[str]) -> bool:
-        """Whether the objects that these locals are made of are nobody else's."""
-        objects = [x for n in names for x in objects_in(frame.fast.get(n), [])]
-        shadow = self.s.outside.shadow
-        if not objects or any(shadow(x) is not None for x in objects):
-            return not objects
-        rest = {n: frame.fast[n] for n in (self.live | self.left) - names if n in frame.fast}
-        return not known_elsewhere(self.s, frame, rest, objects)
-
-    def _check_ends(self, tensors: list[Tensor]) -> None:
-        own = [x for x in tensors if not any(x is g for g in self.given)]
-        memories = {id(x._array.storage) for x in own if self._is_new(x)}
-        if len(memories) < len(own):
-            raise NotRolled("what a round leaves shares memory")
-        could_be = [m for x in own for m in self.s.ties.together(x._array.storage)]
-        if any(m is part for m in could_be for r in self.s.rolls for part in r.parts):
-            raise NotRolled("a round leaves a part of memory that every round has")
-        stands = {id(g._array.storage) for g in self.given}
-        others = [m for m in could_be if not is_within(m.part, self.inside)]
-        if not {id(m) for m in others} <= stands:
-            raise NotRolled("what a round leaves may be memory of something else")
-
-    def _is_new(self, x: Tensor) -> bool:
-        """Whether a tensor has memory that the round has made."""
-        array = x._array
-        new = type(array) is Traced and array.storage.part is self.inside
-        plain = type(x) is Tensor and is_plain(x) and (self.counts or not x.requires_grad)
-        return new and plain
 
     # ---- behind the loop
 
@@ -470,17 +438,35 @@ class Round:
             frame.fast.pop(name, None)
         starts = [x for tree in trees for x in leaves_of(tree)]
         ends = [x for tree in values for x in leaves_of(tree)]
-        old, new = ([t for tree in each for t in tuples_in(tree, [])] for each in (trees, values))
-        for result in new if self.passed else ():
-            s.ties.add_whole(self.site, result, [t for t in (*old, *new) if t is not result])
-        for result, source in zip(new, old, strict=True):
-            s.ties.add_whole(self.site, result, [source])
+        self.objects.tie_wholes(self.site, wholes_in(trees), wholes_in(values))
         _tie(self, first, which, zip(starts, ends, strict=True))
         s.ties.branched.add(frame.code)
         if len(self.where.exits) == 1:
             self.end.leave(0)
         place = s.where().place
         s.rolled.append(f"{place}: a loop on a value of the run is one while_loop")
+
+
+def _check_ends(r: Round, tensors: list[Tensor]) -> None:
+    own = [x for x in tensors if not any(x is g for g in r.given)]
+    memories = {id(x._array.storage) for x in own if _is_new(r, x)}
+    if len(memories) < len(own):
+        raise NotRolled("what a round leaves shares memory")
+    could_be = [m for x in own for m in r.s.ties.together(x._array.storage)]
+    if any(m is part for m in could_be for loop in r.s.rolls for part in loop.parts):
+        raise NotRolled("a round leaves a part of memory that every round has")
+    stands = {id(g._array.storage) for g in r.given}
+    others = [m for m in could_be if not is_within(m.part, r.inside)]
+    if not {id(m) for m in others} <= stands:
+        raise NotRolled("what a round leaves may be memory of something else")
+
+
+def _is_new(r: Round, x: Tensor) -> bool:
+    """Whether a tensor has memory that the round has made."""
+    array = x._array
+    new = type(array) is Traced and array.storage.part is r.inside
+    plain = type(x) is Tensor and is_plain(x) and (r.counts or not x.requires_grad)
+    return new and plain
 
 
 def _leave(r: Round, which: Any, merge: Merge) -> Any:

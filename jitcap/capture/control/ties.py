@@ -18,6 +18,7 @@ from eager.tape import full
 from eager.tensor import UNREAD, Tensor, wrap
 from eager.traced import Traced, fresh
 from jitcap.capture.breaks import Break, Retried
+from jitcap.capture.control.behind import NotRolled
 from jitcap.capture.control.state import mark_of, parts_of
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
@@ -91,6 +92,14 @@ class Ties:
         for pair in [(result, x) for x in sources]:
             marks = tuple(map(mark_of, pair))
             self.wholes.append((key, pair, marks, [*map(parts_of, pair)]))  # whose ids they have
+
+    def could_be(self, x: Any) -> list[Any]:
+        """What holds others, and what that may be the same as."""
+        found = [x]
+        for _, (result, source), *_ in reversed(self.wholes):
+            if any(result is y for y in found):
+                found.append(source)
+        return found
 
     @property
     def tells(self) -> bool:
@@ -219,6 +228,9 @@ class Followed:
         self.session = session
         self.could: dict[int, set[int]] = {}  # of a leaf, which of those before a round it may be
         self.untold = self.mixed = False
+        self.wholes: list[Any] = []  # what holds others, that the round was given
+        self.passed = False  # whether it may hand on one of them, other than in its place
+        self.others: list[Any] = []  # what it may hand on besides
 
     def start(self) -> list[Tensor]:
         return [full(1 + i, Aval((), INT)) for i in self.could]
@@ -245,6 +257,27 @@ class Followed:
                 self.could[i] |= could
         self.mixed = self.mixed or self.untold
         return len(self.could) > before
+
+    def pass_on(self, ends: Sequence[Any], was_there: Callable[[Any], bool]) -> None:
+        """Look at what holds others at the end of a round. `was_there`: whether that is older."""
+        self.passed, self.others = False, []
+        for k, end in enumerate(ends):
+            could = self.session.ties.could_be(end)
+            older = [x for x in could if was_there(x) and not any(x is g for g in self.wholes)]
+            given = [j for j, g in enumerate(self.wholes) if any(g is x for x in could)]
+            passed = any(j != k for j in given)
+            if (passed or older) and not isinstance(end, tuple):
+                raise NotRolled("a round leaves an object that it has not made")
+            self.passed |= passed
+            self.others += older
+
+    def tie_wholes(self, key: Any, before: Sequence[Any], results: Sequence[Any]) -> None:
+        """Note what those behind the loop may be the same as."""
+        for start, result in zip(before, results, strict=True):
+            if isinstance(result, tuple):
+                every = [t for t in (*before, *results) if t is not result]
+                same = every if self.passed else [start]
+                self.session.ties.add_whole(key, result, [*same, *self.others])
 
     def _may_be_one(self, a: Tensor, same_a: set[int], b: Tensor, same_b: set[int]) -> bool:
         """Whether two ends may be one object: if branches tell, by one outcome of these."""

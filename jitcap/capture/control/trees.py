@@ -17,8 +17,9 @@ from eager.random import Generator
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.control.fit import CONSTANTS
-from jitcap.capture.control.state import fields_of_instance
+from jitcap.capture.control.state import fields_of_instance, known_elsewhere
 from jitcap.capture.control.steps import same_constant
+from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.objects import slots_of
 from jitcap.capture.native import is_library_module, is_python_class, per_class
@@ -130,22 +131,48 @@ def _fill(tree: Any, leaves: Iterator[Any]) -> Any:
 
 def can_be_carried(value: Any) -> bool:
     """A leaf, or a tree with some, none of whose objects is in it twice."""
-    objects = objects_in(value, [])
+    objects = objects_in(value)
     return len({*map(id, objects)}) == len(objects) and bool(leaves_of(value))
 
 
-def objects_in(tree: Any, found: list[Any]) -> list[Any]:
-    """The mutable objects that it is made of, added to `found`; one that is there is not looked
-    into again."""
+def objects_in(tree: Any, found: list[Any] | None = None) -> list[Any]:
+    """The mutable objects that it is made of, as often as they are there; `found`: those before."""
+    found = [] if found is None else found
     held = None if is_leaf(tree) else entries(tree)
-    if held is None:
-        return found
-    if not is_tuple(type(tree)):
+    if held and not is_tuple(type(tree)):
         again = any(tree is x for x in found)
         found.append(tree)
         held = {} if again else held
-    for part in held.values():
+    for part in (held or {}).values():
         objects_in(part, found)
+    return found
+
+
+def ids_in(tree: Any) -> set[int]:
+    """The ids of these objects, and of what they keep their entries in."""
+    return {i for x in objects_in(tree) for i in (id(x), id(getattr(x, "__dict__", x)))}
+
+
+def are_own(s: Any, frame: Frame, names: set[str], live: frozenset[str]) -> bool:
+    """Whether the objects that these locals are made of are theirs alone, of those that are
+    `live`."""
+    objects: list[Any] = []
+    for name in names:
+        objects_in(frame.fast.get(name), objects)
+    if len({*map(id, objects)}) < len(objects):
+        return False
+    if not objects or any(s.outside.shadow(x) is not None for x in objects):
+        return not objects
+    rest = {n: frame.fast[n] for n in live - names if n in frame.fast}
+    return not known_elsewhere(s, frame, rest, objects)
+
+
+def wholes_in(trees: Iterable[Any]) -> list[Any]:
+    """What holds others in trees, in order."""
+    found: list[Any] = []
+    for tree in trees:
+        held = None if is_leaf(tree) else entries(tree)
+        found += [tree, *wholes_in(held.values())] if held else []
     return found
 
 
@@ -163,13 +190,3 @@ def _is_like(a: Any, b: Any) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return same_aval(a.aval, b.aval)
     return bool(control_flow.kind_of(a) == control_flow.kind_of(b))
-
-
-def tuples_in(tree: Any, found: list[Any]) -> list[Any]:
-    """The tuples in it, added to `found`."""
-    held = None if is_leaf(tree) else entries(tree)
-    if held and is_tuple(type(tree)):
-        found.append(tree)
-    for part in (held or {}).values():
-        tuples_in(part, found)
-    return found
