@@ -338,6 +338,7 @@ CLAIMS = {
         "Python gives no gradient, and": "tests/capture/test_branches.py::test_one_graph "
         "tests/capture/test_branches.py::test_what_splits_is_right",
         "`max` and `min` of": "tests/never_wrong/programs_control_flow.py",
+        "What one way prints": "tests/capture/test_calls_in_branches.py",
         "It splits where that": "tests/capture/test_branches.py::test_what_splits_is_right "
         "tests/capture/test_branches.py::test_the_record_says_why",
         "A `while` whose": "tests/capture/test_repeat.py::test_it_answers_as_python "

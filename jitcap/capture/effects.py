@@ -293,4 +293,8 @@ def _host_call(make: Rebuilder, call: Any) -> Report:
     statement = f"{fn}({', '.join([*args, *(f'{k}={v}' for k, v in values.items())])})"
     if call.at is not None:
         statement = f"{make.names.bind(call.at)}({fn}, {given}, {keywords})"
-    return Report(statement, f"({fn}, {given}, {keywords})", call.where)
+    record = f"({fn}, {given}, {keywords})"
+    if call.when is not None:
+        when = make.expr(call.when)
+        statement, record = f"{when} and {statement}", f"*[{record}] * {when}"
+    return Report(statement, record, call.where)

@@ -28,6 +28,7 @@ class HostCall:
     kwargs: Kwargs
     at: Callable[..., Any] | None  # a function that makes the call in the user's name
     where: str  # the user's line
+    when: Any = None  # a number of the graph: whether it is made, where a branch decides that
 
 
 def call(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:

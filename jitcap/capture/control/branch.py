@@ -47,7 +47,7 @@ from jitcap.capture.control.histories import (
     versions_of,
     writes_since,
 )
-from jitcap.capture.control.merge import Merge, made_inside
+from jitcap.capture.control.merge import Merge, made_inside, shown_by
 from jitcap.capture.control.paths import EXIT, behind, in_loop, looks, meeting, needed, returns
 from jitcap.capture.control.repeat import repeat
 from jitcap.capture.control.round_end import STOP, RoundEnd, end_inside
@@ -86,6 +86,7 @@ class Way:
     written: dict[Any, Any] = field(default_factory=dict)  # traced memory -> its value
     places: dict[int, tuple[Tensor, Place]] = field(default_factory=dict)  # see `histories`
     used: list[Any] = field(default_factory=list)  # nodes of the tape, and what each had saved
+    calls: list[Any] = field(default_factory=list)  # of the host
 
     def after(self, key: Any, change: Change) -> Any:
         """What an entry is after it."""
@@ -365,6 +366,8 @@ class _Branch:
         found: list[Any] = [*way.stack, *(way.frame.get(n) for n in self.read)]
         found += [c.after for c in way.changes.values()]
         found += [way.done.value] if way.done is not None else []
+        way.calls = self.before.calls()
+        found += shown_by(way.calls)
         for leaf in made_inside(found, self._was_there):
             way.handles[id(leaf)] = control_flow.handle_of(self.tracer, leaf)
             way.alive.append(leaf)  # an id is only unique while the object lives
@@ -390,6 +393,7 @@ class _Branch:
             change = first.changes.get(key) or second.changes[key]
             a, b = (way.after(key, change) for way in self.ways)
             found["changes"][key] = change, self.both.values(a, b)
+        found["calls"] = self.both.calls([way.calls for way in self.ways])
         return found
 
     def _writes(self) -> list[Any]:
@@ -475,6 +479,7 @@ class _Branch:
         self.before.restore_frame()
         for change, value in merged["changes"].values():
             change.put(self.both.fill(value))
+        self.session.host_calls += map(self.both.made_call, merged["calls"])
         self.ways[0].modes.put()
         rest = iter(self.handles[len(self.both.leaves) :])
         for memory in writes:

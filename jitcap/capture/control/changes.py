@@ -16,7 +16,7 @@ from typing import Any, Final
 from eager.dataclass import dataclass
 from eager.tensor import UNREAD, Tensor
 from jitcap.capture.control.histories import PLACE, Place, Unsayable, place_of
-from jitcap.capture.control.state import State, fields_of_instance, parts_of
+from jitcap.capture.control.state import HOST_CALL, State, fields_of_instance, parts_of
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.cells import CellShadow
@@ -102,6 +102,7 @@ class Before(State):
         self.places = {id(t): (t, place_of(t)) for t in tensors}
         self.histories = {key: s.history for key, (s, _) in self.storages.items()}
         self.made: dict[Any, Change] = {}
+        self.host_calls = len(session.host_calls)
         self.spoiled = False  # a way that was given up has changed what cannot be put back
 
     def changes(self) -> tuple[dict[Any, Change], dict[int, tuple[Any, int]]]:  # type: ignore[override]
@@ -110,7 +111,7 @@ class Before(State):
         self.made = found
         try:
             for obj in super().changes():
-                if obj is self.frame or obj == "the mode of autograd":
+                if obj is self.frame or obj in ("the mode of autograd", HOST_CALL):
                     continue
                 for change in self._of(obj):
                     found[id(change.obj), change.key] = change
@@ -130,6 +131,11 @@ class Before(State):
             if t._view is None and place_of(t) != before
         }
 
+    def calls(self) -> list[Any]:
+        """Of the host, that were put off since."""
+        found: list[Any] = self.session.host_calls[self.host_calls :]
+        return found
+
     def look_back(self, refused: bool) -> None:
         """A way is given up: what it has changed is to be put back. Raises Spoiled where that
         cannot be, and the program would go on: where it was not `refused`."""
@@ -147,6 +153,7 @@ class Before(State):
 
     def put_back(self) -> None:
         """Everything as it was; what was loaded stays loaded."""
+        del self.session.host_calls[self.host_calls :]
         for where, change in tuple(self.made.items()):
             change.put(change.before)
             shadow, key = change.obj, change.key

@@ -7,15 +7,20 @@ What differs is chosen when the run knows: tensors and numbers of the graph. Wha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from eager.dataclass import dataclass
 from eager.sym import SymNumber
+from eager.symint import of_data
+from eager.tape import full
 from eager.tensor import Tensor
 from jitcap.capture.control.changes import Differ, is_loop, same_place
 from jitcap.capture.control.fit import CONSTANTS, check_tensors, number_kind, word_of
-from jitcap.capture.control.histories import Overwritten
+from jitcap.capture.control.histories import Overwritten, Unsayable
 from jitcap.capture.control.steps import same_constant
 from jitcap.capture.control.trees import (
     Entries,
@@ -25,8 +30,10 @@ from jitcap.capture.control.trees import (
     refill,
     same_keys,
 )
+from jitcap.capture.host import HostCall
 from jitcap.capture.interpret import NULL
 from jitcap.capture.kinds.base import MISSING
+from jitcap.capture.kinds.text import COPIED, SAMPLES, Deferred, copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,52 @@ class Merge:
         known = self.session.outside.shadow(x) is None and own.isdisjoint(self.changed)
         return entries(x) if known else None
 
+    # ---- calls of the host
+
+    def calls(self, ways: Sequence[list[HostCall]]) -> list[HostCall]:
+        """Those of both, which are made or not, with slots."""
+        found = []
+        for k, each in enumerate(ways):
+            for call in each:
+                shown = partial(self._shown, k)
+                when = self._of_way(k, True if call.when is None else call.when, False)
+                given, named = copied((call.args, call.kwargs), shown)
+                found.append(replace(call, args=given, kwargs=named, when=when))
+        return found
+
+    def made_call(self, call: HostCall) -> HostCall:
+        """One of them, when the choices are made."""
+        given, named = copied((call.args, call.kwargs), self._filled)
+        return replace(call, args=given, kwargs=named, when=self.fill(call.when))
+
+    def _of_way(self, k: int, value: Any, other: Any) -> Any:
+        """A value of one way; after the other one nobody looks."""
+        return self._slot(value, other) if k == 0 else self._slot(other, value)
+
+    def _shown(self, k: int, value: Any) -> Any:
+        """A slot for what a call of a way shows."""
+        if isinstance(value, SymNumber) and number_kind(value) is not None:
+            return self._of_way(k, value, SAMPLES[value.pytype][0])  # no text raises for it
+        if isinstance(value, Tensor):
+            if type(value) is not Tensor or value._requires_grad or any(map(of_data, value.shape)):
+                raise Unsayable("one way shows a tensor with a gradient, or of a size by data")
+            return self._of_way(k, value, full(0, value.aval))
+        return self._in_text(value, partial(self._shown, k))
+
+    def _in_text(self, value: Any, leaf: Callable[[Any], Any]) -> Any:
+        if type(value) is Deferred and value.cls is not np.ndarray:
+            given, named = copied((value.args, value.kwargs), leaf)
+            return Deferred(value.fn, given, named, value.cls)
+        outside = self.session.outside
+        known = isinstance(value, (*COPIED, *CONSTANTS)) or type(value) is _Slot
+        known = known or (isinstance(value, type) and id(value) not in self.session.made)
+        if not known and outside.shadow(value) is None and not outside.is_fixed(value):
+            raise Unsayable("one way shows an object of its own")
+        return MISSING
+
+    def _filled(self, value: Any) -> Any:
+        return self.fill(value) if type(value) is _Slot else self._in_text(value, self._filled)
+
     # ---- when the choices are made
 
     def fill(self, value: Any) -> Any:
@@ -137,6 +190,21 @@ class Merge:
                 x for x in w.pair if self.was_there(x) or len(self.session.ties.could_be(x)) > 1
             ]
             yield w.made, [*tied, *same]
+
+
+def shown_by(calls: Iterable[HostCall]) -> list[Any]:
+    """The tensors and numbers that calls of the host are about."""
+    found: list[Any] = [call.when for call in calls]
+
+    def look(value: Any) -> Any:
+        if type(value) is Deferred:
+            copied((value.args, value.kwargs), look)
+        found.append(value)
+        return MISSING
+
+    for call in calls:
+        copied((call.args, call.kwargs), look)
+    return found
 
 
 def made_inside(values: Iterable[Any], was_there: Callable[[Any], bool]) -> Iterator[Any]:

@@ -139,7 +139,7 @@ def _differs(state: Before) -> bool:
         changes, versions = state.changes()
     except Unsayable:
         return True
-    return bool(changes or versions)
+    return bool(changes or versions or state.calls())
 
 
 def _is_open(which: Any) -> bool:
@@ -308,8 +308,8 @@ class Round:
                 memory.handle, memory.generation = next(given)._array.handle, memory.generation + 1
             which = self._interpreted(inner)
             changes, versions = before.changes()
-            if modes != Modes.now() or before.overwritten():
-                raise NotRolled("a round changes the mode of autograd, or writes on the tape")
+            if modes != Modes.now() or before.overwritten() or before.calls():
+                raise NotRolled("a round changes the mode of autograd, the tape, or prints")
             self._learn(inner, changes, written := _taken(s.tracer), versions)
             leaves = stands[1:] if several else stands
             ends = self._ends(inner, changes, written, leaves)

@@ -95,8 +95,9 @@ def known_elsewhere(session: Any, frame: Frame, rest: dict[str, Any], values: li
     return any(id(obj) in ids for obj in reach(_roots(session), parts, id))
 
 
+HOST_CALL: Final = "a call of the host"
 _REST: Final = (
-    "a call of the host", "a number drawn by the host", "a seed", "the mode of autograd",
+    HOST_CALL, "a number drawn by the host", "a seed", "the mode of autograd",
 )  # fmt: skip
 
 

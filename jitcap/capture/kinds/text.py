@@ -68,7 +68,7 @@ class Deferred(Refusing):
 
 # Numbers like those of the run. Text that has places for one of the first has them for every number
 # that is finite and has 64 bits, but for what asks for a small one, or none below zero.
-_SAMPLES: Final[dict[type, tuple[Any, ...]]] = {
+SAMPLES: Final[dict[type, tuple[Any, ...]]] = {
     int: (1, -1, 1 << 63),
     bool: (True, False, True),
     float: (0.5, math.nan, math.inf),
@@ -102,7 +102,7 @@ def _tried(fn: Callable[..., Any], given: Any, i: int, found: list[SymNumber]) -
     def sample(value: Any) -> Any:
         if isinstance(value, SymNumber):
             found.append(value)
-            return _SAMPLES[value.pytype][i]
+            return SAMPLES[value.pytype][i]
         if isinstance(value, Deferred):
             if value.cls is not str:
                 return _PROMISED.get(value.cls, _ARRAY)
@@ -298,7 +298,7 @@ def copied(value: Any, leaf: Callable[[Any], Any]) -> Any:
     found = leaf(value)
     if found is not MISSING:
         return found
-    base: Any = next((b for b in _COPIED if isinstance(value, b)), None)
+    base: Any = next((b for b in COPIED if isinstance(value, b)), None)
     if base is None:
         return value
     if base is tuple:
@@ -321,7 +321,7 @@ def copied(value: Any, leaf: Callable[[Any], Any]) -> Any:
     return copy
 
 
-_COPIED: Final = (tuple, list, OrderedDict, defaultdict, dict, set, deque, SimpleNamespace)
+COPIED: Final = (tuple, list, OrderedDict, defaultdict, dict, set, deque, SimpleNamespace)
 
 
 def frozen(tensor: Tensor) -> Tensor:
