@@ -26,20 +26,24 @@ def flat(value):
     return value if not hasattr(value, "__dict__") else flat(vars(value))
 
 
+def copied(world, sign):
+    """Arguments of a call, the first with this sign, and the tensors made for it."""
+    x, *rest = (copy.deepcopy(a) if isinstance(a, eager.Tensor) else a for a in world)
+    return [x * sign, *rest], [a for a in (x, *rest) if isinstance(a, eager.Tensor)]
+
+
 def run(fn, make, signs, step):
     """All that calls with these signs give and leave behind."""
     eager.manual_seed(3)
     world, found = make(), []
     for sign in signs:
-        args = [copy.deepcopy(a) if isinstance(a, eager.Tensor) else a for a in world]
-        x = args[0] * sign
+        args, leaves = copied(world, sign)
         try:
-            result = step(x, *args[1:])
-            found.append([flat(result), [result is a for a in (x, *args[1:])]])
+            result = step(*args)
+            found.append([flat(result), [result is a for a in args]])
         except (ValueError, AssertionError, AttributeError) as error:
             found.append([type(error).__name__, str(error)])
-        grads = [a.grad for a in args if isinstance(a, eager.Tensor)]
-        found.append([flat(x), flat(args[1:]), flat(grads)])
+        found.append([flat(args), flat([a.grad for a in leaves])])
     return [*found, eager.rand(1).item()]
 
 
@@ -74,9 +78,33 @@ def check(fn, make, signs, **options):
 @pytest.mark.parametrize("signs", SIGNS, ids=["true first", "false first"])
 def test_one_graph(name, signs):
     fn, make = ONE[name]
-    step = check(fn, make, signs)
+    step = check(fn, make, signs, backend="python")
     assert step.stats.splits == step.stats.fallbacks == 0
     assert step.stats.graphs <= step.stats.compiles <= 2
+
+
+TOGETHER = 8  # programs in one graph
+
+
+@pytest.mark.parametrize("first", range(0, len(ONE), TOGETHER))
+def test_compiled_code(first):
+    parts = list(ONE.values())[first : first + TOGETHER]
+
+    def step(worlds):
+        return [fn(*world) for (fn, _), world in zip(parts, worlds, strict=True)]
+
+    def outcomes(step):
+        eager.manual_seed(3)
+        made, found = [make() for _, make in parts], []
+        for sign in SIGNS[0]:
+            worlds, leaves = zip(*(copied(world, sign) for world in made), strict=True)
+            result = flat(step(worlds))
+            found.append([result, flat(worlds), [flat(a.grad) for own in leaves for a in own]])
+        return [*found, eager.rand(1).item()]
+
+    compiled = jit(step, backend="cpp")
+    compare(outcomes(compiled), outcomes(step))
+    assert compiled.stats.splits == compiled.stats.fallbacks == 0
 
 
 @pytest.mark.parametrize("name", SPLITS)
@@ -84,7 +112,7 @@ def test_one_graph(name, signs):
 @pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
 def test_what_splits_is_right(name, signs):
     fn, make = SPLITS[name]
-    check(fn, make, signs)
+    check(fn, make, signs, backend="python")
 
 
 @pytest.mark.parametrize("name", [*ONE, *SPLITS])
