@@ -79,4 +79,5 @@ def one(seed, backend="eager"):
 
 @pytest.mark.parametrize("seed", fuzz_seeds.seeds(25))
 def test_same_as_plain_python(seed):
-    fuzz_seeds.note("python", seed, one(seed, backend=None))
+    backend = None if seed % 4 == 0 else "python"  # loops as Python are compiled in no time
+    fuzz_seeds.note("python", seed, one(seed, backend=backend))

@@ -119,7 +119,7 @@ def one(block, backend="python", seeds=None):
     return counts
 
 
-SEEDS = [*range(60), 126, 210]
+SEEDS = [*range(0, 60, 3), 126, 210]  # the rest as Python, below
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_compiled_like_eager(first):
     fuzz_seeds.note("tensors", first, one(0, backend="cpp", seeds=chosen))
 
 
-@pytest.mark.parametrize("block", fuzz_seeds.seeds(4))
+@pytest.mark.parametrize("block", fuzz_seeds.seeds(15))
 def test_loops_like_eager(block):
     fuzz_seeds.note("tensors", block, one(block))
 

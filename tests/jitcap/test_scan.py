@@ -87,10 +87,18 @@ def program(name, length, reverse):
     return run, given
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("length", [1, 5])
-@pytest.mark.parametrize("name", PROGRAMS)
+# As C++ in one direction each: what lengths and directions change is in the loops, as Python has them.
+CASES = [
+    (name, length, reverse, backend)
+    for i, name in enumerate(PROGRAMS)
+    for length in (1, 5)
+    for reverse in (False, True)
+    for backend in BACKENDS
+    if backend != "cpp" or (length == 5 and reverse == bool(i % 2))
+]
+
+
+@pytest.mark.parametrize(("name", "length", "reverse", "backend"), CASES)
 def test_gradients_of_first_and_second_order(name, length, reverse, backend):
     run, given = program(name, length, reverse)
 
