@@ -7,6 +7,7 @@ import triton_helpers as helpers
 pytest.importorskip("triton.language")
 
 import eager
+from codegen.emit.triton.runtime.kernel import kernels_of
 from eager.nn import functional as F
 
 DTYPES = [eager.bool_, eager.uint8, eager.int8, eager.int16, eager.int32, eager.int64]
@@ -57,18 +58,20 @@ PAIRS = [(name, dtype) for name in FUNCTIONS for dtype in DTYPES]
 
 
 def parts(fn, x, y):
-    """The results that eager has on this type."""
+    """The results that eager has on this type; None if it refuses it."""
     try:
         with np.errstate(all="ignore"):
             return [t._array for t in helpers.leaves(fn(x, y))]
-    except (RuntimeError, TypeError) as error:
-        pytest.skip(f"eager: {error}")
+    except (RuntimeError, TypeError):
+        return None
 
 
 @pytest.mark.parametrize(("name", "dtype"), PAIRS, ids=lambda v: getattr(v, "name", v))
 def test_interpreted(name, dtype):
     x, y = values(dtype, 0), values(dtype, 1)
     expected = parts(FUNCTIONS[name], x, y)
+    if expected is None:
+        pytest.skip("eager refuses it")
     if name == "products" and dtype is eager.bool_:
         pytest.skip("no product of bool")
     got, _ = helpers.run(FUNCTIONS[name], (x, y))
@@ -79,11 +82,13 @@ def test_interpreted(name, dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "dtype"), PAIRS, ids=lambda v: getattr(v, "name", v))
-def test_compiles(name, dtype, record_property):
-    x, y = values(dtype, 0), values(dtype, 1)
-    parts(FUNCTIONS[name], x, y)
-    if name == "products" and dtype is eager.bool_:
-        pytest.skip("no product of bool")
-    program, _ = helpers.program_of(FUNCTIONS[name], (x, y))
-    record_property("compiled", len(helpers.compile_program(program)))
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_compiles(name, record_property):
+    kernels = []
+    for dtype in DTYPES:
+        x, y = values(dtype, 0), values(dtype, 1)
+        product_of_bools = name == "products" and dtype is eager.bool_
+        if parts(FUNCTIONS[name], x, y) is not None and not product_of_bools:
+            kernels += kernels_of(helpers.program_of(FUNCTIONS[name], (x, y))[0])
+    helpers.compile_together(kernels)
+    record_property("compiled", len(kernels))

@@ -8,7 +8,6 @@ import triton_helpers as helpers
 
 pytest.importorskip("triton.language")
 
-from codegen.emit.triton.runtime.build import DEFAULT_TARGET
 from codegen.emit.triton.runtime.kernel import kernels_of
 from codegen.emit.triton.tile import DEFAULT, Sizes
 from codegen.ir import Unsupported
@@ -72,18 +71,24 @@ def test_interpreted(key, sizes, most, record_property):
     record_property("ops", int(sizes is DEFAULT))
 
 
+TOGETHER = 12  # functions whose kernels are compiled together
+KEYS = list(FUNCTIONS)
 _compiled = set()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", FUNCTIONS)
-def test_compiles(key, record_property):
+@pytest.mark.parametrize(
+    "keys",
+    [KEYS[i : i + TOGETHER] for i in range(0, len(KEYS), TOGETHER)],
+    ids=lambda keys: "-".join(key.rpartition(".")[2] for key in keys),
+)
+def test_compiles(keys, record_property):
     """Kernels that differ in numbers only are compiled once."""
-    count = 0
-    for sample in FUNCTIONS[key].samples():
+    kernels = []
+    for fn, sample in ((FUNCTIONS[key].fn, s) for key in keys for s in FUNCTIONS[key].samples()):
         args, kwargs = arguments(sample)
         try:
-            program, _ = helpers.program_of(FUNCTIONS[key].fn, args, kwargs)
+            program, _ = helpers.program_of(fn, args, kwargs)
         except (*OUT_OF_REACH, RuntimeError):
             continue
         for kernel in kernels_of(program):
@@ -91,6 +96,6 @@ def test_compiles(key, record_property):
             form = text, tuple(kind for _, kind in kernel.parameters)
             if form not in _compiled:
                 _compiled.add(form)
-                kernel.compiled(DEFAULT_TARGET)
-                count += 1
-    record_property("compiled", count)
+                kernels.append(kernel)
+    helpers.compile_together(kernels)
+    record_property("compiled", len(kernels))
