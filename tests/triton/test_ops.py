@@ -1,5 +1,6 @@
 """Every public function with samples: its Triton kernels, interpreted, against eager; one compile per distinct kernel form."""
 
+import copy
 import re
 
 import numpy as np
@@ -8,6 +9,9 @@ import triton_helpers as helpers
 
 pytest.importorskip("triton.language")
 
+from triton.compiler.errors import CompilationError
+
+import eager
 from codegen.emit.triton.runtime.kernel import kernels_of
 from codegen.emit.triton.tile import DEFAULT, Sizes
 from codegen.ir import Unsupported
@@ -99,3 +103,13 @@ def test_compiles(keys, record_property):
                 kernels.append(kernel)
     helpers.compile_together(kernels)
     record_property("compiled", len(kernels))
+
+
+def test_one_kernel_among_others_that_does_not_compile_is_seen():
+    program, _ = helpers.program_of(lambda x: x + 1, (eager.ones(4),))
+    (kernel,) = kernels_of(program)
+    assert "tl.load(" in kernel.source
+    wrong = copy.copy(kernel)
+    object.__setattr__(wrong, "source", kernel.source.replace("tl.load(", "tl.absent("))
+    with pytest.raises(CompilationError, match="absent"):
+        helpers.compile_together([kernel, wrong])
