@@ -170,6 +170,8 @@ def unary(s: Session, op: str, a: Any) -> Any:
         for words in _of_inverted():
             s.call(warnings.warn, (words, DeprecationWarning), {})
         a = s.call(int, (a,), {})
+    if isinstance(a, type):
+        s.lends(a)
     return _numbers_or_values(s, plain, a)
 
 
@@ -190,9 +192,10 @@ def compare(s: Session, op: str, a: Any, b: Any) -> Any:
         return _numbers_or_values(s, plain, a, b)
     if type(a) is Identity and op in ("==", "!="):
         return (a == b) is (op == "==")
-    if kind_of(a).python or kind_of(b).python:
+    equality = op in ("==", "!=")
+    classes = isinstance(a, type) and isinstance(b, type)
+    if kind_of(a).python or kind_of(b).python or (classes and equality):
         names = {name, reflected, "__eq__"} if op == "!=" else {name, reflected}
-        equality = op in ("==", "!=")
         if _answers(s, a, names) or _answers(s, b, names):
             if equality:
                 same(s, a, b)  # what it comes to when neither has an answer

@@ -79,6 +79,7 @@ _LOOKING: Final = frozenset(
 _PLACING: Final = frozenset(
     "pop insert rotate __getitem__ __setitem__ __delitem__ __mul__ __imul__ __rmul__".split()
 )
+_CALLING: Final = frozenset({"cmp_to_key", "sub", "subn"})  # a class among their arguments, too
 # What an exception shows that is about what stands for a value, or about a call that a builtin
 # does not take.
 _CLASSES: Final = (
@@ -276,6 +277,8 @@ class Session(base.Session):
             self.tells_apart(args)
             return self._native_method(owner, fn, args, named)
         given = args if plain else tuple([hand(self, a) for a in args])
+        if getattr(fn, "__name__", "") in _CALLING:
+            given = tuple(self.reentry(a) if isinstance(a, type) else a for a in given)
         stores |= plain
         function = fn.__func__ if type(fn) is MethodType else fn
         if type(function) is FunctionType:  # one of `eager`, which looks at all that it gets
@@ -467,4 +470,6 @@ def _itself(value: Any) -> Any:
 def _may_lend(value: Any) -> bool:
     """Whether it or a part of it can be an instance."""
     kind = kind_of(value)
-    return kind.python or kind.contains_values or type(value) in (slice, Iteration)
+    if kind.python or kind.contains_values or type(value) in (slice, Iteration):
+        return True
+    return type(value) is not type and isinstance(value, type)  # its metaclass is asked

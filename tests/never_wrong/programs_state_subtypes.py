@@ -12,7 +12,7 @@ import numpy as np
 import eager
 
 from .harness import case
-from .scene import rows, scene
+from .scene import nothing, rows, scene
 from .scene_subjects import Bits, Color, Count, Flags, Mode, Name, Pair, Point
 
 
@@ -477,3 +477,54 @@ def a_namespace_that_shows_itself_is_compared_by_what_it_holds():
 
     x = eager.tensor([1.0])
     return rows(step, (x, 3), (x, 4))
+
+
+@case("subtypes")
+def a_member_of_an_enumeration_is_looked_up():
+    """By a member, of this one or another, which hashes and compares itself; what is not found is
+    asked of a method of the program; what it finds keeps what is stored on it."""
+    log, state = [], {"found": True}
+
+    class Bit(enum.Flag):
+        ONE = 1
+        TWO = 2
+
+    class Own(enum.Enum):
+        A = 1
+
+        def __hash__(self):
+            return 5
+
+        def __eq__(self, other):
+            return self is other
+
+    class Asked(enum.Enum):
+        A = Bit.ONE
+        B = 2
+
+        @classmethod
+        def _missing_(cls, value):
+            log.append(value)
+            return cls.B if state["found"] else None
+
+        def count(self):
+            self.times = getattr(self, "times", 0) + 1
+            return self.times
+
+    def step(x):
+        found = []
+        for kind, value in ((Bit, Bit.ONE), (Own, Own.A), (Asked, Bit.ONE), (Asked, 7)):
+            try:
+                found.append(kind(value).name)
+            except ValueError as error:
+                found.append(type(error).__name__)
+        both = Bit.ONE | Bit.TWO  # is made once
+        return x * 2, found, both is Bit(3), Asked(2).count(), Asked["B"].count()
+
+    change = lambda: state.update(found=False)  # noqa: E731
+    return scene(step, nothing, change, observe=lambda: log)
+
+
+@case("subtypes")
+def an_enumeration_that_is_made_inside_knows_its_module():
+    return scene(lambda x: (x * 2, enum.Enum("Made", "a b")["b"].__module__))

@@ -158,11 +158,18 @@ def _ascii(s: Session, value: Any, /) -> Any:
 
 
 @handles_each(
-    json.loads, re.compile, re.escape, re.findall, re.finditer, re.fullmatch, re.match, re.search,
+    re.compile, re.escape, re.findall, re.finditer, re.fullmatch, re.match, re.search,
     re.split, re.sub, re.subn,
 )  # fmt: skip
 def _pure(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     return s.pure(fn, args, kwargs)
+
+
+@handles(json.loads)
+def _loads(s: Session, /, *args: Any, **kwargs: Any) -> Any:
+    if any(isinstance(v, type) for v in kwargs.values()):
+        raise Break("unknown call", "json.loads() with a class is called")
+    return s.pure(json.loads, args, kwargs)
 
 
 @handles(json.dumps)
@@ -217,6 +224,7 @@ HANDLERS[operator.setitem] = Session.setitem
 HANDLERS[operator.is_] = lambda s, a, b, /: s.same(a, b)
 HANDLERS[operator.contains] = lambda s, a, b, /: s.contains(b, a)
 HANDLERS[operator.truth] = Session.truth
+HANDLERS[operator.call] = lambda s, fn, /, *args, **kwargs: s.call(fn, args, kwargs)
 HANDLERS[operator.not_] = lambda s, a, /: not s.truth(a)
 
 

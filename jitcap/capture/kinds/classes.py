@@ -379,7 +379,7 @@ class ClassKind(StaticKind):
         maker = class_raw(s, type(fn), "__call__")
         if isinstance(maker, FunctionType):
             meta = type(fn)
-            if issubclass(fn, Tensor) or is_native_class(meta) or meta.__module__ == "enum":
+            if issubclass(fn, Tensor) or is_native_class(meta):
                 return s.native(fn, args, kwargs)
             return s.call(maker, (fn, *args), kwargs)
         if maker is not type.__call__:

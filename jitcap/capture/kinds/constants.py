@@ -238,7 +238,7 @@ def driven(s: Session, cls: type, args: Args) -> Args:
 
 def runs_python(s: Session, value: Any) -> bool:
     """Whether running through a value runs code of the program."""
-    if not kind_of(value).python or isinstance(value, _RUNS_THROUGH):
+    if isinstance(value, _RUNS_THROUGH) or not (kind_of(value).python or isinstance(value, type)):
         return s.special(value, "__iter__") is not None
     return any(s.special(value, name) for name in ("__iter__", "__getitem__"))
 

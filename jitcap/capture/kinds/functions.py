@@ -272,7 +272,8 @@ class BuiltinKind(FixedKind):
         module = getattr(fn, "__module__", None) or getattr(owner, "__name__", "")
         if owner is None and hasattr(builtins, fn.__qualname__.partition(".")[0]):
             module = "builtins"  # a static method: `str.maketrans`
-        if module in PURE_MODULES:
+        copied = owner is not None and sys.modules.get(owner.__name__) is not owner  # see HANDLERS
+        if module in PURE_MODULES and not copied:
             return s.pure(fn, args, kwargs)
         raise Break("unknown call", f"{module}.{fn.__qualname__}() is not known")
 

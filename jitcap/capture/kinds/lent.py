@@ -169,6 +169,10 @@ def lends(s: Session, value: Any, text: bool = False, depth: int = 0) -> bool:
     cls, kind = type(value), kind_of(value)
     if isinstance(value, Op):  # the library's own, also one that holds a function of the program
         return False
+    if cls is not type and isinstance(value, type):  # of which there is no stand-in
+        if own := sorted(asked(s, cls) - _UNASKED - (frozenset() if text else _TEXT)):
+            raise Break("opaque object", f"native code asks {cls.__qualname__}.{own[0]}()")
+        return False
     if text and kind.python and is_method(cls, "__repr__", object):  # which shows its address
         return True
     if kind.python and (names := asked(s, cls)):
