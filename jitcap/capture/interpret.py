@@ -329,6 +329,9 @@ class Generator:
 
     def _ready(self) -> Frame:
         if self.running:
+            where = self.frame and self.frame.globals.get("__name__", "")
+            if str(where).startswith("jitcap."):  # C's own may be
+                raise Break("iteration", "an iterator is asked for a value by what it asks for one")
             raise ValueError("generator already executing")
         if self.frame is None:
             raise StopIteration

@@ -399,3 +399,28 @@ def text_that_is_executed_has_the_futures_of_its_function():
         return x * n, space["__annotations__"], space["half"].__annotations__
 
     return over(step, [1, 2])
+
+
+@case("frames")
+def lines_are_traced():
+    def inner(n):
+        m = n + 1
+        return m * 2
+
+    def step(x, n):
+        seen, outer = [], (sys.gettrace(), sys.getprofile())
+
+        def trace(frame, event, _):
+            if frame.f_code.co_name == "inner":
+                seen.append((event, frame.f_lineno - frame.f_code.co_firstlineno))
+            return trace
+
+        for start, held in zip((sys.settrace, sys.setprofile), outer, strict=True):
+            start(trace)
+            try:
+                inner(n)
+            finally:
+                start(held)
+        return seen, x
+
+    return over(step, [1, 2])

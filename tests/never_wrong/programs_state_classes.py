@@ -552,6 +552,8 @@ def native_code_asks_a_metaclass():
         pass
 
     class Made(str):
+        __slots__ = ()
+
         def __new__(cls, _):
             log.append("new")
             return str.__new__(cls, state["size"])

@@ -307,10 +307,18 @@ def _tee(s: Session, iterable: Any, n: Any = 2, /) -> tuple[Any, ...]:
     count = len(itertools.tee((), s.known(n)))
     iterator = s.iter(_iter(s, iterable))  # the iterator is asked for one, too
     waiting = [collections.deque[Any]() for _ in range(count)]
+    asking = False
 
     def step(own: collections.deque[Any]) -> Any:
+        nonlocal asking
         if not own:
-            value = s.next(iterator)
+            if asking:
+                raise RuntimeError("cannot re-enter the tee iterator")
+            asking = True
+            try:
+                value = s.next(iterator)
+            finally:
+                asking = False
             for each in waiting:
                 each.append(value)
         return own.popleft()
@@ -546,8 +554,9 @@ def refusing(kind: str, name: str) -> Handler:
 for _refused, _home, _functions in (
     ("unknown call", "", (
         builtins.open, builtins.input, builtins.eval, builtins.exec, builtins.compile,
-        builtins.breakpoint, builtins.__import__, builtins.memoryview, builtins.dir,
+        builtins.__import__, builtins.memoryview, builtins.dir,
     )),
+    ("frames", "", (builtins.breakpoint,)),
     ("unknown call", "decimal.", (decimal.getcontext, decimal.setcontext, decimal.localcontext)),
     ("time and chance", "", (datetime.utcnow,)),
     ("effect", "eager.", (
@@ -573,7 +582,10 @@ for _refused, _home, _functions in (
     )),
     ("frames", "sys.", tuple(
         getattr(sys, look)  # by version
-        for look in ("_getframe", "_getframemodulename", "_current_frames", "_current_exceptions")
+        for look in (
+            "_getframe", "_getframemodulename", "_current_frames", "_current_exceptions",
+            "settrace", "setprofile", "gettrace", "getprofile",
+        )
         if hasattr(sys, look)
     )),
 ):  # fmt: skip
