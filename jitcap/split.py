@@ -107,9 +107,9 @@ class Splitter:
 
     def call(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`fn(*args, **kwargs)`, in parts. Raises what the function raises."""
-        if getattr(self._state, "depth", 0):
+        if getattr(self._state, "frames", ()):
             return self._call(fn, args, kwargs)
-        self._state.depth, self._state.full = 0, False
+        self._state.frames, self._state.full = (), False
         limits: dict[Record, None] = {}  # that this call met, in order
         self._state.limits = limits
         discards: dict[Record, None] = {}
@@ -127,7 +127,8 @@ class Splitter:
         self._state.limits[limit] = None
 
     def _call(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        depth = self._state.depth
+        callers = self._state.frames
+        depth = len(callers)
         given_up = self._limit is not None and self._limit is self._given_up
         if given_up and not depth and self._patience.admits(1, 1):
             self._limit, self._unfinished = None, UNFINISHED  # one more, and it is back
@@ -150,15 +151,15 @@ class Splitter:
         if frame is None:  # the arguments do not fit: in Python's own words
             return fn(*args, **kwargs)
         full = self._state.full
-        self._state.depth, self._state.full = depth + 1, False
-        vm = Interpreter(ConcreteWorld(frame, self.call, self._splits), OPCODES)
+        self._state.frames, self._state.full = (*callers, frame), False
+        vm = Interpreter(ConcreteWorld(frame, self.call, self._splits, callers), OPCODES)
         vm.passthrough, vm.catches, vm.outer = (), (BaseException,), sys.exception()
         vm.frames.append(frame)
         try:
             return beneath(self._run, (vm, frame), {})
         finally:
             vm.passing = vm.outer = None  # they may hold these frames: no cycle, as in `unwind`
-            self._state.depth, self._state.full = depth, full
+            self._state.frames, self._state.full = callers, full
 
     def _run(self, vm: Interpreter, frame: Frame) -> Any:
         key = frame.code, id(frame.globals)  # an id is only unique while the object lives

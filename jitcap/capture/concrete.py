@@ -18,7 +18,15 @@ from typing import Any, Final
 from eager.tensor import Tensor
 from jitcap.capture.interpret import NULL, Frame
 from jitcap.capture.kinds.modules import no_such_name
-from jitcap.capture.located import below, call_in, is_of, links, locate, warn_here
+from jitcap.capture.located import (
+    below,
+    call_in,
+    is_of,
+    links,
+    locate,
+    report_above,
+    report_level,
+)
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
 
 Nested = Callable[[FunctionType, tuple[Any, ...], dict[str, Any]], Any]
@@ -35,11 +43,19 @@ def _located(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 class ConcreteWorld:
     """See `interpret.World`, for one frame. `nested` runs the Python functions that `splits` says
-    may be compiled in turn; others are called in the name of the frame."""
+    may be compiled in turn; others are called in the name of the frame. `callers` are the frames
+    above it that are executed like this, the outermost first."""
 
-    def __init__(self, frame: Frame, nested: Nested, splits: Callable[[Any], bool]) -> None:
+    def __init__(
+        self,
+        frame: Frame,
+        nested: Nested,
+        splits: Callable[[Any], bool],
+        callers: tuple[Frame, ...] = (),
+    ) -> None:
         self._nested = nested
         self._splits = splits
+        self._frames = (*callers, frame)
         self._frame = frame
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
@@ -52,13 +68,15 @@ class ConcreteWorld:
     def unary(self, op: str, a: Any) -> Any:
         return self._here(UNARY[op], (a,), {})
 
-    def _here(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call in the name of the frame, which what warns in it tells, or looks at."""
+    def _here(
+        self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], at: Frame | None = None
+    ) -> Any:
+        """A call in the name of a frame, which what warns in it tells, or looks at."""
         if not callable(fn):
             return fn(*args, **kwargs)  # raises, in Python's words
-        names = self._frame.names(self.load_cell)
-        fn = warn_here if fn is warnings.warn else fn
-        return call_in(self._frame, names, partial(fn, *args, **kwargs) if args or kwargs else fn)
+        frame = at or self._frame
+        names = frame.names(self.load_cell)
+        return call_in(frame, names, partial(fn, *args, **kwargs) if args or kwargs else fn)
 
     contains = _located(lambda item, container: item in container)
     same = staticmethod(operator.is_)
@@ -104,6 +122,11 @@ class ConcreteWorld:
         is_object = type(method) is FunctionType and not issubclass(type(target), type)
         if is_object and self._splits(method):
             return self._nested(method, (target, *given), kwargs)
+        if kwargs or fn is warnings.warn:
+            level, args, kwargs = report_level(target, args, kwargs)
+            if level > len(self._frames):
+                return report_above(level - len(self._frames), fn, *args, **kwargs)
+            return self._here(fn, args, kwargs, self._frames[-level])
         return self._here(fn, args, kwargs)
 
     def extreme(self, frame: Frame, fn: Any, args: tuple[Any, ...]) -> None:

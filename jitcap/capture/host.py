@@ -5,6 +5,7 @@ They are made after the graph ran, in program order, if they run no code of the 
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Callable
 from types import FunctionType
@@ -14,7 +15,7 @@ from eager.dataclass import dataclass
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Args, Kwargs, Session
 from jitcap.capture.kinds.functions import REPORTS
-from jitcap.capture.located import caller_at
+from jitcap.capture.located import caller_at, report_above, report_level, warn_above
 from jitcap.capture.native import is_programs
 from jitcap.capture.origin import Computed, Fixed
 
@@ -68,7 +69,10 @@ def logger_of(args: Args) -> logging.Logger:
 
 def _is_enabled(s: Session, logger: Any, level: int, *, unless: bool = False) -> bool:
     """Whether a logger takes a level, guarded; `unless` it does."""
+    noted = dict(logger_of((logger,))._cache)
     answer: bool = logger.isEnabledFor(level)
+    if level not in noted:  # it is noted there when the program has asked
+        logger_of((logger,))._cache.pop(level, None)
     if not (unless and answer):
         origin = s.outside.origin_of(logger) or Fixed(logger, "logger")
         s.guard_that(f"{{}}.isEnabledFor({level!r})", origin, answer=answer)
@@ -95,7 +99,9 @@ def prints_by_library(module: Any) -> bool:
 
 def logs_by_library(logger: Any) -> bool:
     """Whether a record that a logger makes meets no filter, handler or stream of the program."""
-    parts: list[Any] = [logging.getLogRecordFactory()]
+    parts: list[Any] = [logging.getLogRecordFactory(), logging.basicConfig]
+    if not logger.hasHandlers():
+        parts += [logging.lastResort, sys.stderr]
     while logger is not None:
         parts += [*logger.filters, *logger.handlers]
         for handler in logger.handlers:
@@ -121,9 +127,11 @@ def warns_by_library(category: type) -> bool:
 
 def report(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> None:
     """Put off a call that tells from where it was made: a warning, a log record."""
-    frames, level = s.vm.frames, kwargs.get("stacklevel", 1)
-    if not 1 <= level <= len(frames):
-        s.host_call(fn, args, kwargs)
-        return
-    named = {k: v for k, v in kwargs.items() if k != "stacklevel"}
-    s.host_call(fn, args, named, caller_at(frames[-level]))
+    level, args, kwargs = report_level(fn, args, {k: s.known(v) for k, v in kwargs.items()})
+    above = level - len(s.vm.frames)
+    if above > 0 and fn is warnings.warn:
+        s.host_call(warn_above, (above, *args), kwargs)
+    elif above > 0:
+        s.host_call(report_above, (above, fn, *args), kwargs)
+    else:
+        s.host_call(fn, args, kwargs, caller_at(s.vm.frames[-level]))

@@ -8,7 +8,6 @@ the place: the same file, line, name and globals, nothing but a call.
 from __future__ import annotations
 import __future__
 
-import operator
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,6 +18,8 @@ from typing import Any, Final
 
 from jitcap.capture.interpret import Frame
 
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
 _OURS: Final = ("jitcap", "eager", "codegen")
 _FUTURE: Final = sum(
     {getattr(__future__, name).compiler_flag for name in __future__.all_feature_names}
@@ -139,8 +140,22 @@ def caught(error: BaseException) -> None:
     error.__traceback__ = _NONE
 
 
-def warn_above(levels: int, message: Any, category: Any, **kwargs: Any) -> None:
-    """`warnings.warn` in the name of the `levels`-th frame above this one that is the program's."""
+def report_level(fn: Any, args: Args, kwargs: Kwargs) -> tuple[int, Args, Kwargs]:
+    """From how far up a warning or a log record is told, 1 for the caller; and the call from there.
+    Of any other call 1, too."""
+    if fn is warnings.warn and 2 < len(args) <= 4:
+        kwargs = {**kwargs, **dict(zip(("stacklevel", "source"), args[2:], strict=False))}
+        args = args[:2]
+    level = kwargs.get("stacklevel", 1)
+    tells = fn is warnings.warn or getattr(fn, "__module__", "") == "logging"
+    if not tells or type(level) is not int or level <= 1 or "skip_file_prefixes" in kwargs:
+        return 1, args, kwargs
+    return level, args, {k: v for k, v in kwargs.items() if k != "stacklevel"}
+
+
+def report_above(levels: int, fn: Any, /, *args: Any, **kwargs: Any) -> None:
+    """A warning or a log record in the name of the `levels`-th frame above the function that is
+    compiled that is the program's."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
     while frame is not None:
@@ -148,12 +163,9 @@ def warn_above(levels: int, message: Any, category: Any, **kwargs: Any) -> None:
         if levels <= 0:
             break
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, level, **kwargs)
+    fn(*args, **kwargs, stacklevel=level)
 
 
-def warn_here(
-    message: Any, category: Any = None, stacklevel: Any = 1, *rest: Any, **kw: Any
-) -> None:
-    """`warnings.warn`, called in the name of a frame, for which frames of ours do not count."""
-    kw |= dict(zip(("source",), rest, strict=False))
-    warn_above(operator.index(stacklevel), message, category, **kw)
+def warn_above(levels: int, *args: Any, **kwargs: Any) -> None:
+    """The same for warnings alone: an entry that is kept on disk names it."""
+    report_above(levels, warnings.warn, *args, **kwargs)

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from eager.dataclass import dataclass
 from eager.tensor import Tensor
+from jitcap.capture.located import report_above, warn_above
 
 LEVELS: Final = {
     "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING,
@@ -47,6 +48,10 @@ def expected(calls: Sequence[Call]) -> Heard:
     """What the host would hear of these calls."""
     heard = Heard()
     for i, (fn, args, kwargs) in enumerate(calls):
+        if fn is report_above:
+            fn, args = args[1], args[2:]
+        elif fn is warn_above:
+            fn, args = warnings.warn, args[1:]
         owner, name = getattr(fn, "__self__", None), getattr(fn, "__name__", "")
         if fn is print:
             buffer, stream = io.StringIO(), kwargs.get("file") or sys.stdout
@@ -59,11 +64,10 @@ def expected(calls: Sequence[Call]) -> Heard:
         elif getattr(fn, "__module__", "") == "logging" and name in (*LEVELS, "log"):
             _expect_record(heard, name, args)
             heard.logged_by += [i] * (len(heard.logged) - len(heard.logged_by))
-        elif name in ("warn", "warn_above"):
-            given = args[1:] if name == "warn_above" else args
-            category = given[1] if len(given) > 1 and given[1] else UserWarning
-            category = type(given[0]) if isinstance(given[0], Warning) else category
-            heard.warned.append((str(given[0]), category.__name__))
+        elif name == "warn":
+            category = args[1] if len(args) > 1 and args[1] else UserWarning
+            category = type(args[0]) if isinstance(args[0], Warning) else category
+            heard.warned.append((str(args[0]), category.__name__))
     return heard
 
 

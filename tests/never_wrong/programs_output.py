@@ -507,3 +507,72 @@ def a_clock_that_decides():
         return x, slept >= 0.002, rate > 0, x * (time.time() > 0)
 
     return over(step, [0.0, 100.0, 0.0], lambda: seen)
+
+
+@case("output")
+def reports_tell_of_callers():
+    """Of those that are compiled in parts, and of those above them."""
+    seen, log = [], logging.getLogger("never_wrong.callers")
+
+    class Kept(logging.Handler):
+        def emit(self, record):
+            seen.append((record.funcName, record.lineno))
+
+    def tell(level):
+        log.warning("told", stacklevel=level)
+        warnings.warn("told", UserWarning, level)
+
+    def through(level):
+        tell(level)
+
+    def step(x, n):
+        for level in (1, 2, 3, 4, 5):
+            through(level)
+        return x * n
+
+    log.addHandler(Kept())
+    log.propagate = False
+    shown = warnings.showwarning
+
+    def outer(x, n):
+        warnings.showwarning = lambda message, category, file, line, *_: seen.append(line)
+        try:
+            return step(x, n)
+        finally:
+            warnings.showwarning = shown
+
+    return over(outer, [1, 2], lambda: seen)
+
+
+@case("output")
+def a_logger_without_handlers_is_heard():
+    """By the program's own stream, by what it has in place of `basicConfig`; and what a logger has
+    noted of its levels is what the program has asked."""
+    heard, log = [], logging.getLogger("never_wrong.bare")
+
+    class Own:
+        def write(self, text):
+            heard.append(text)
+
+        def flush(self):
+            heard.append("flushed")
+
+    def step(x, n):
+        stream, configure, held = sys.stderr, logging.basicConfig, logging.root.handlers[:]
+        sys.stderr, logging.basicConfig = Own(), lambda: heard.append("configured")
+        logging.root.handlers[:] = []
+        try:
+            log.warning("n is %d", n)
+            first = len(heard)
+            logging.error("again")  # noqa: LOG015
+            found = first, len(heard)
+        finally:
+            sys.stderr, logging.basicConfig, logging.root.handlers[:] = stream, configure, held
+        log.manager.disable = 33
+        try:
+            return x, found, log.isEnabledFor(32), sorted(log._cache)
+        finally:
+            log.manager.disable = 0
+            log._cache.clear()
+
+    return over(step, [1, 2], lambda: heard)

@@ -65,7 +65,6 @@ from jitcap.capture.kinds.objects import (
 from jitcap.capture.kinds.refusing import Identity
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.kinds.text import Deferred
-from jitcap.capture.located import warn_above
 from jitcap.capture.native import is_native_class, is_programs
 from jitcap.capture.origin import Computed, Fixed
 from jitcap.walks import reach
@@ -424,12 +423,7 @@ def _warn(
         raise TypeError(f"category must be a Warning subclass, not {given!r}")
     host.require(s, host.warns_by_library, cls, f"a {cls.__name__} is an error, or the program's")
     stacklevel = operator.index(s.known(stacklevel))
-    above = stacklevel - len(s.vm.frames)
-    kwargs |= dict(zip(("source",), rest, strict=False))
-    if above <= 0:
-        host.report(s, warnings.warn, (message, category), {**kwargs, "stacklevel": stacklevel})
-    else:
-        s.host_call(warn_above, (above, message, category), kwargs)
+    host.report(s, warnings.warn, (message, category, stacklevel, *rest), kwargs)
 
 
 @handles(time.sleep)
