@@ -51,7 +51,12 @@ def call(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     if fn.__name__ == "log":
         level = s.known(args[isinstance(args[0], logging.Logger | logging.LoggerAdapter)])
     if type(level) is int and not _is_enabled(s, logger, level, unless=True):
-        return None
+        if isinstance(args[0], logging.Logger | logging.LoggerAdapter):
+            return None
+        ready = bool(logging.root.handlers)  # else a function of the module does that first
+        s.guard_that("bool({}.handlers)", Fixed(logging.root, "logging.root"), answer=ready)
+        if ready:
+            return None
     if fn.__name__ == "exception" or kwargs.get("exc_info"):
         raise Break("frames", "a traceback is logged")
     require(s, logs_by_library, logger, f"a handler of the logger {logger.name} is the program's")
@@ -69,10 +74,11 @@ def logger_of(args: Args) -> logging.Logger:
 
 def _is_enabled(s: Session, logger: Any, level: int, *, unless: bool = False) -> bool:
     """Whether a logger takes a level, guarded; `unless` it does."""
-    noted = dict(logger_of((logger,))._cache)
+    notes = vars(logger_of((logger,)))["_cache"]
+    noted = level in notes
     answer: bool = logger.isEnabledFor(level)
-    if level not in noted:  # it is noted there when the program has asked
-        logger_of((logger,))._cache.pop(level, None)
+    if not noted:  # it is when the program has asked
+        notes.pop(level, None)
     if not (unless and answer):
         origin = s.outside.origin_of(logger) or Fixed(logger, "logger")
         s.guard_that(f"{{}}.isEnabledFor({level!r})", origin, answer=answer)

@@ -561,7 +561,9 @@ def a_logger_without_handlers_is_heard():
         stream, configure, held = sys.stderr, logging.basicConfig, logging.root.handlers[:]
         sys.stderr, logging.basicConfig = Own(), lambda: heard.append("configured")
         logging.root.handlers[:] = []
+        manager = logging.root.manager
         try:
+            logging.debug("configures")  # noqa: LOG015
             log.warning("n is %d", n)
             first = len(heard)
             logging.error("again")  # noqa: LOG015
@@ -570,7 +572,8 @@ def a_logger_without_handlers_is_heard():
             sys.stderr, logging.basicConfig, logging.root.handlers[:] = stream, configure, held
         log.manager.disable = 33
         try:
-            return x, found, log.isEnabledFor(32), sorted(log._cache)
+            same = manager is logging.Logger.manager
+            return x, found, same, log.isEnabledFor(32), sorted(log._cache)
         finally:
             log.manager.disable = 0
             log._cache.clear()

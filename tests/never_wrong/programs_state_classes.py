@@ -571,8 +571,45 @@ def native_code_asks_a_metaclass():
 
 @case("classes")
 def a_module_of_c_is_loaded_twice():
-    """What it has then is another function than the one of that name."""
-    held = sys.modules.pop("_operator")
-    again = importlib.import_module("_operator")
-    sys.modules["_operator"] = held
-    return scene(lambda x: (x * 2, again.length_hint(iter([1, 2]))))
+    """What it has then is another function, or class, than the one of that name."""
+
+    def again(name):
+        held = sys.modules.pop(name)
+        module = importlib.import_module(name)
+        sys.modules[name] = held
+        return module
+
+    counts, partial = again("_operator").length_hint, again("_functools").partial
+
+    def step(x):
+        return x * 2, counts(iter([1, 2])), partial(step, x).func is step
+
+    return scene(step)
+
+
+@case("classes")
+def new_gives_an_instance_of_a_subclass():
+    """Whose own `__init__` is asked."""
+    log = []
+
+    class Base:
+        def __new__(cls, n):
+            return object.__new__(Own if n else cls)
+
+        def __init__(self, n):
+            log.append(("base", n))
+
+    class Own(Base):
+        def __init__(self, n):
+            log.append(("own", n))
+            self.n = n
+
+    class Bare(Base):
+        def __init__(self, n):
+            log.append(("bare", n))
+
+    def step(x):
+        found = [(type(v).__name__, vars(v)) for v in (Base(1), Base(0), Own(0))]
+        return x * 2, found, vars(Bare(0)), isinstance(Bare(1), Bare)
+
+    return scene(step, nothing, observe=lambda: log)

@@ -161,17 +161,12 @@ def _load_member(s: Session, owner: type, name: str, raw: Any) -> Any:
         raw is MISSING
         or isinstance(raw, DESCRIPTORS)
         or _is_native_descriptor(type(raw))
-        or (library and (type(raw) in ATOMS or _is_a_part(type(raw))))
+        or (library and type(raw) in ATOMS)
     ):
         return s.outside.load(raw, Item(table, name))
     if name not in ("__dict__", "__weakref__"):
         s.guard(Member, table, name, ABSENT if raw is MISSING else raw)
     return raw
-
-
-def _is_a_part(cls: type) -> bool:
-    """Whether a library's class holds instances of this class of a library as parts of itself."""
-    return is_python_class(cls) and is_library_class(cls)
 
 
 def _is_native_descriptor(cls: type) -> bool:
@@ -480,6 +475,9 @@ def construct(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
         obj = s.native(cls.__new__, given, kwargs, stores=not issubclass(cls, _TAKEN_APART))
     if not isinstance(obj, cls):
         return obj
+    if type(obj) is not cls and python_new:  # what `__new__` gave says how it begins
+        init = class_raw(s, type(obj), "__init__")
+        python_init = init is not MISSING and not is_slot(init)
     if python_init:
         if s.call(bind(s, init, obj, type(obj)), args, kwargs) is not None:
             raise TypeError("__init__() should return None")
@@ -520,6 +518,7 @@ def _construct_foreign(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any
         return cls(*args, **kwargs)
     if issubclass(cls, np.generic):
         return s.native(cls, args, kwargs)
-    if cls.__module__ in PURE_MODULES:
-        return s.pure(cls, args, kwargs)
+    home = sys.modules.get(cls.__module__)
+    if cls.__module__ in PURE_MODULES and getattr(home, cls.__qualname__, cls) is cls:
+        return s.pure(cls, args, kwargs)  # not of a module that is loaded twice: see KINDS
     raise Break("unknown call", f"{cls.__module__}.{cls.__qualname__}() is not known")
