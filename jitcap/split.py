@@ -304,7 +304,7 @@ class Splitter:
             self._deep[refusal.deep] = record
         last = f"the last refusal: {record.kind}: {record.what}"
         kept = refusal.kind == "frames" and refusal.done < 0  # at the end of the part: no place
-        if refusal.kind in ("finalizer", "frames") and not kept:
+        if refusal.kind in ("finalizer", "frames", "builtins") and not kept:
             self._limit = record  # from here on in frames of its own
         if self._unfinished > UNFINISHED:
             what = f"{UNFINISHED} parts have effects or values that cannot be made again; {last}"

@@ -146,3 +146,24 @@ def a_function_of_operator_is_replaced():
         lambda: setattr(operator, "add", operator.mul),
         lambda: setattr(operator, "add", original),
     )
+
+
+@case("builtins")
+def a_builtin_is_replaced_inside():
+    """By what is no good for the code of capture itself."""
+    log = []
+
+    def of_text(value):
+        log.append(value)
+        return len(str(value))
+
+    def step(x):
+        held = builtins.max
+        builtins.max = of_text
+        try:
+            found = max("abc")
+        finally:
+            builtins.max = held
+        return x * 2, found, max(1, 2)
+
+    return scene(step, nothing, observe=lambda: log)

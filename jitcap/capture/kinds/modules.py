@@ -186,7 +186,8 @@ class ModuleKind(StaticKind):
         """Its functions run natively and would see the change too late, or capture would at once:
         `sys.stdout`, `warnings.filters`."""
         if s.is_library(vars(obj)):
-            raise Break("effect", f"{obj.__name__}.{name} is replaced")
+            kind = "builtins" if obj is builtins else "effect"
+            raise Break(kind, f"{obj.__name__}.{name} is replaced")
 
     def delattr(self, s: Session, obj: Any, name: str) -> None:
         self._refuse_library(s, obj, name)
