@@ -3,11 +3,6 @@
 import collections.abc
 import copy
 import functools
-import importlib
-import json
-import operator
-import re
-import sys
 
 import eager
 
@@ -516,75 +511,6 @@ def a_class_of_each_call_is_registered():
         return [*found, name(Own()), isinstance(Own(), collections.abc.Set)], x
 
     return scene(step, nothing, nothing)
-
-
-@case("classes")
-def native_code_asks_a_metaclass():
-    """Which is as the program's as the class of an instance is."""
-    log, state = [], {"size": 2}
-
-    class Meta(type):
-        def __iter__(cls):
-            log.append("iter")
-            return iter(range(state["size"]))
-
-        def __len__(cls):
-            log.append("len")
-            return state["size"]
-
-        def __index__(cls):
-            log.append("index")
-            return state["size"]
-
-        def __lt__(cls, other):
-            log.append("lt")
-            return True
-
-        def __neg__(cls):
-            log.append("neg")
-            return -state["size"]
-
-        def __repr__(cls):
-            log.append("repr")
-            return f"Sized({state['size']})"
-
-    class Sized(metaclass=Meta):
-        pass
-
-    class Made(str):
-        __slots__ = ()
-
-        def __new__(cls, _):
-            log.append("new")
-            return str.__new__(cls, state["size"])
-
-    asks = (
-        lambda: list(Sized), lambda: (set(Sized), collections.deque(Sized)), lambda: bytes(Sized),
-        lambda: sorted([Sized, Sized])[0] is Sized, lambda: f"{[Sized]}", lambda: Sized < Sized,
-        lambda: -Sized, lambda: "abc"[Sized], lambda: (Sized == Sized, Sized != Made),
-        lambda: re.sub("b", Made, "abc"), lambda: operator.call(Made, "").upper(),
-        lambda: sorted("ab", key=functools.cmp_to_key(lambda a, b: -Sized)),
-        lambda: json.loads("[1]", parse_int=Made),
-    )  # fmt: skip
-    return rows(lambda ask: ask(), *((ask,) for ask in asks for _ in "ab"), observe=lambda: log)
-
-
-@case("classes")
-def a_module_of_c_is_loaded_twice():
-    """What it has then is another function, or class, than the one of that name."""
-
-    def again(name):
-        held = sys.modules.pop(name)
-        module = importlib.import_module(name)
-        sys.modules[name] = held
-        return module
-
-    counts, partial = again("_operator").length_hint, again("_functools").partial
-
-    def step(x):
-        return x * 2, counts(iter([1, 2])), partial(step, x).func is step
-
-    return scene(step)
 
 
 @case("classes")

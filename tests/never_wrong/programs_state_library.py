@@ -3,7 +3,11 @@
 import builtins
 import collections
 import functools
+import importlib
+import json
 import math
+import operator
+import re
 import string
 import sys
 import textwrap
@@ -13,7 +17,7 @@ import eager
 from eager import nn
 
 from .harness import case
-from .scene import module, nothing, scene
+from .scene import module, nothing, rows, scene
 
 
 def patched(step, owner, name, *values, observe=nothing):
@@ -212,3 +216,72 @@ def the_class_builder_is_replaced():
         builtins.__build_class__ = build
 
     return scene(step, change, lambda: setattr(builtins, "__build_class__", original))
+
+
+@case("library")
+def native_code_asks_a_metaclass():
+    """Which is as the program's as the class of an instance is."""
+    log, state = [], {"size": 2}
+
+    class Meta(type):
+        def __iter__(cls):
+            log.append("iter")
+            return iter(range(state["size"]))
+
+        def __len__(cls):
+            log.append("len")
+            return state["size"]
+
+        def __index__(cls):
+            log.append("index")
+            return state["size"]
+
+        def __lt__(cls, other):
+            log.append("lt")
+            return True
+
+        def __neg__(cls):
+            log.append("neg")
+            return -state["size"]
+
+        def __repr__(cls):
+            log.append("repr")
+            return f"Sized({state['size']})"
+
+    class Sized(metaclass=Meta):
+        pass
+
+    class Made(str):
+        __slots__ = ()
+
+        def __new__(cls, _):
+            log.append("new")
+            return str.__new__(cls, state["size"])
+
+    asks = (
+        lambda: list(Sized), lambda: (set(Sized), collections.deque(Sized)), lambda: bytes(Sized),
+        lambda: sorted([Sized, Sized])[0] is Sized, lambda: f"{[Sized]}", lambda: Sized < Sized,
+        lambda: -Sized, lambda: "abc"[Sized], lambda: (Sized == Sized, Sized != Made),
+        lambda: re.sub("b", Made, "abc"), lambda: operator.call(Made, "").upper(),
+        lambda: sorted("ab", key=functools.cmp_to_key(lambda a, b: -Sized)),
+        lambda: json.loads("[1]", parse_int=Made),
+    )  # fmt: skip
+    return rows(lambda ask: ask(), *((ask,) for ask in asks for _ in "ab"), observe=lambda: log)
+
+
+@case("library")
+def a_module_of_c_is_loaded_twice():
+    """What it has then is another function, or class, than the one of that name."""
+
+    def again(name):
+        held = sys.modules.pop(name)
+        module = importlib.import_module(name)
+        sys.modules[name] = held
+        return module
+
+    counts, partial = again("_operator").length_hint, again("_functools").partial
+
+    def step(x):
+        return x * 2, counts(iter([1, 2])), partial(step, x).func is step
+
+    return scene(step)
