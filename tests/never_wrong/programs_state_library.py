@@ -4,6 +4,7 @@ import builtins
 import collections
 import functools
 import importlib
+import itertools
 import json
 import math
 import operator
@@ -285,3 +286,43 @@ def a_module_of_c_is_loaded_twice():
         return x * 2, counts(iter([1, 2])), partial(step, x).func is step
 
     return scene(step)
+
+
+@case("library")
+def iterators_are_asked_by_what_they_ask():
+    """C's may be, but for those of `tee`."""
+    makes = (
+        itertools.chain, itertools.accumulate, lambda it: itertools.takewhile(bool, it),
+        lambda it: itertools.compress(it, "abcdef"), lambda it: itertools.tee(it)[0],
+        lambda it: itertools.filterfalse(lambda v: v % 2, it), lambda it: map(abs, it),
+    )  # fmt: skip
+
+    def step(make):
+        seen, around = [], []
+
+        def source():
+            for value in range(6):
+                seen.append(value)
+                yield value
+
+        class Asks:
+            def __init__(self):
+                self.values, self.begun = source(), False
+
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                if self.begun:
+                    self.begun = False
+                    seen.append(next(around[0], "end"))
+                self.begun = not seen
+                return next(self.values)
+
+        around.append(make(Asks()))
+        try:
+            return [*around[0]], seen
+        except RuntimeError as error:
+            return str(error), seen
+
+    return rows(step, *((make,) for make in makes))
