@@ -32,7 +32,7 @@ _NUMBERS: Final = (bool, int, float)
 @per_class
 def is_tuple(cls: type) -> bool:
     """A tuple, or one of a class that is no more than names for its entries."""
-    classes = [c for c in cls.__mro__ if c not in (tuple, object)]
+    classes = [c for c in cls.__mro__ if c is not tuple and c is not object]
     if not issubclass(cls, tuple) or (classes and cls.__dictoffset__):
         return False
     return all(is_python_class(c) and ("__new__" not in vars(c) or "_fields" in vars(c))
@@ -43,7 +43,7 @@ def is_tuple(cls: type) -> bool:
 def is_mutable(cls: type) -> bool:
     """What holds entries that can be replaced."""
     *classes, last = cls.__mro__
-    if cls in (list, dict, SimpleNamespace):
+    if cls is list or cls is dict or cls is SimpleNamespace:
         return True
     own = last is object and not issubclass(cls, Tensor | Generator | type)
     return own and not is_library_module(cls.__module__) and all(map(is_python_class, classes))
@@ -74,7 +74,7 @@ def empty_like(value: Any) -> Any:
     if is_tuple(cls):
         return value
     base = SimpleNamespace if issubclass(cls, SimpleNamespace) else object
-    return cls() if cls in (list, dict) else base.__new__(cls)
+    return cls() if cls is list or cls is dict else base.__new__(cls)
 
 
 def refill(value: Any, new: Entries) -> Any:
@@ -105,7 +105,9 @@ def is_leaf(value: Any) -> bool:
         return value.pytype in _NUMBERS
     if type(value) is int:
         return value in INT64
-    return isinstance(value, Tensor) or type(value) in _NUMBERS
+    return isinstance(value, Tensor) or (
+        isinstance(value, bool | int | float) and type(value) in _NUMBERS
+    )
 
 
 def leaves_of(tree: Any) -> list[Any]:

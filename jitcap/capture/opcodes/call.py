@@ -19,7 +19,8 @@ def call(vm: Interpreter, frame: Frame, ins: Instruction) -> Done | None:
     return _call(vm, frame, values, ins.kwnames)
 
 
-_OF_FRAMES: Final = (type, BuiltinFunctionType)  # of what is told which frame calls it
+# Of what is told which frame calls it; by identity, since a metaclass may compare its classes.
+_OF_FRAMES: Final = frozenset(map(id, (type, BuiltinFunctionType)))
 
 
 @opcode("CALL_KW", since=(3, 13))
@@ -44,7 +45,7 @@ def _call(
     fn, bound = _callable(frame)
     kwargs = dict(zip(kwnames, values[split:], strict=True)) if kwnames else {}
     args = (*bound, *values[:split])
-    if type(fn) in _OF_FRAMES:
+    if id(type(fn)) in _OF_FRAMES:
         if fn is super and not args:
             args = _super_arguments(vm, frame)
         elif fn is builtins.locals or (fn is builtins.vars and not args):
