@@ -34,13 +34,13 @@ class ASGD(Optimizer):
         super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        rate, weight = step_count().fill_(_rate(group)), step_count().fill_(1)
+        rate, weight = step_count().fill_(_scalar(group["lr"])), step_count().fill_(1)
         return {"step": step_count(), "eta": rate, "mu": weight, "ax": zeros_like(parameter)}
 
     def update(
         self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
-        lr, lambd = _rate(group), group["lambd"]
+        lr, lambd = _scalar(group["lr"]), group["lambd"]
         if group["maximize"]:
             gradient = -gradient
         if group["weight_decay"] != 0:
@@ -56,7 +56,6 @@ class ASGD(Optimizer):
         weight.copy_(1 / (count - group["t0"]).clamp(min=1))
 
 
-def _rate(group: dict[str, Any]) -> Any:
-    """The learning rate; of a tensor with one element, that element."""
-    lr = group["lr"]
-    return lr.reshape(()) if isinstance(lr, Tensor) else lr
+def _scalar(rate: Any) -> Any:
+    """Of a tensor with one element, that element."""
+    return rate.reshape(()) if isinstance(rate, Tensor) else rate

@@ -494,8 +494,10 @@ def load_tensor(b: Borrower, real: Tensor, origin: Origin) -> Any:
     b.members(type(real))
     b.undo += [partial(refill, real.__dict__, saved.__dict__), partial(refit, real, saved, None)]
     where = saved._view
-    is_shared = id(saved._storage) in outside.shared and where is not None and where.holds(saved)
-    if is_shared and not saved._requires_grad:
+    is_shared = id(saved._storage) in outside.shared
+    is_shared = is_shared and where is not None and not saved._requires_grad
+    # A base that is lent already has other memory: the guard asks whether it was the same.
+    if is_shared and (id(where.base) in outside.by_real or where.holds(saved)):  # type: ignore[union-attr]
         return _load_view(b, real, saved, origin)
     item = saved._array.itemsize
     strides = tuple(k // item for k in saved._array.strides)

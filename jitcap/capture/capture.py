@@ -22,6 +22,7 @@ from jitcap.capture.bytecode import UnsupportedPython, decode
 from jitcap.capture.control.paths import looks, needed
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
+from jitcap.capture.host import require_unseen
 from jitcap.capture.kinds.base import words
 from jitcap.capture.kinds.caches import require_unchanged
 from jitcap.capture.kinds.tensors import TensorShadow
@@ -285,6 +286,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
     _rehearse(session, value, probe)
     session.ties.check()
     require_unchanged(session)
+    require_unseen(session)
     tracer.constant_memory.check(probe.outputs)
     guard_aliases(session, [s for s, _ in probe.writes])
     names = Names()

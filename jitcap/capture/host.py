@@ -8,7 +8,6 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 from eager.dataclass import dataclass
@@ -117,10 +116,8 @@ def logs_by_library(logger: Any) -> bool:
 
 
 def warns_by_library(category: type) -> bool:
-    """Whether a warning is no error, and shown by the library: not put into a list, as by
-    `catch_warnings(record=True)`, in which the program could look for it."""
-    shown = getattr(warnings, "_showwarnmsg_impl", None)
-    if is_programs(warnings.showwarning) or type(shown) is not FunctionType:
+    """Whether a warning is no error, and shown by the library."""
+    if is_programs(warnings.showwarning):
         return False
     for action, message, cls, module, line in warnings.filters:
         if issubclass(category, cls):
@@ -129,6 +126,15 @@ def warns_by_library(category: type) -> bool:
             if message is None and module is None and not line:
                 return True
     return warnings.defaultaction != "error"  # type: ignore[attr-defined]
+
+
+def require_unseen(s: Session) -> None:
+    """A list in which warnings are recorded gets those that were put off at the end: the program
+    may not have it."""
+    put = getattr(warnings, "_showwarnmsg_impl", None)  # of the list, by `catch_warnings`
+    warns = any(test is warns_by_library for test, _ in s.required)
+    if warns and id(getattr(put, "__self__", None)) in s.outside.by_real:
+        raise Break("effect", "warnings are recorded in a list that the program has")
 
 
 def report(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> None:

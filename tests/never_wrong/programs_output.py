@@ -316,6 +316,23 @@ def the_program_counts_the_warnings():
 
 
 @case("output")
+def warnings_are_recorded_in_a_list_that_the_program_has():
+    box = []
+
+    def inner(x, n):
+        warnings.warn("slow", stacklevel=1)
+        return x * n, len(box[-1])
+
+    def step(x, n):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            box.append(found)
+            return inner(x, n)
+
+    return over(step, [1, 2])
+
+
+@case("output")
 def sleeping_for_no_time():
     def step(x, n):
         try:

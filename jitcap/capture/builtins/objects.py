@@ -422,6 +422,7 @@ def _warn(
         given = kind_of(cls).type_of(cls).__name__
         raise TypeError(f"category must be a Warning subclass, not {given!r}")
     host.require(s, host.warns_by_library, cls, f"a {cls.__name__} is an error, or the program's")
+    host.require_unseen(s)
     stacklevel = operator.index(s.known(stacklevel))
     host.report(s, warnings.warn, (message, category, stacklevel, *rest), kwargs)
 
