@@ -24,8 +24,6 @@ from eager.dataclass import dataclass
 # (a mask, a one-hot row), and of the rest.
 FROM_NOTHING: Final = 24
 CHEAP: Final = 8
-# Of a single value: each kernel that reads it computes it again, outside its loops.
-LONE: Final = 100
 # A body larger than this is cut: registers, recursion and compile time have limits.
 MAX_NODES: Final = 160
 
@@ -231,7 +229,7 @@ class _Decision:
         if nest.view or use is None:
             return True
         size, cost = hint(nest.value.aval.numel), self.cost[nest.value.id]
-        if size == 1 and cost <= LONE and nest.value.id not in self.chained:
+        if size == 1 and cost <= 100 and nest.value.id not in self.chained:
             return True  # hoisted: once per kernel
         if len(use.sinks) <= 1:
             return cost <= CHEAP or use.iterations * use.reads <= size or use.outer
@@ -251,8 +249,8 @@ def _readers(loops: Loops) -> dict[int, int]:
 
 
 def _estimates(loops: Loops, readers: Mapping[int, int]) -> tuple[dict[int, int], dict[int, int]]:
-    """Per value, if its single-use producers are inlined, and of a single value all that may be:
-    additions per element, and operands of about its own size."""
+    """Per value, if its single-use producers are inlined: additions per element, and operands of
+    about its own size."""
     sizes = {v.id: v.aval.numel for v in loops.values()}
     cost: dict[int, int] = {}
     leaves: dict[int, int] = {}
@@ -260,12 +258,11 @@ def _estimates(loops: Loops, readers: Mapping[int, int]) -> tuple[dict[int, int]
         if not isinstance(item, Nest):
             continue
         total, count = cost_of(item.body), 0
-        most = LONE if hint(sizes[item.value.id]) == 1 else CHEAP
         for x in expr.walk(item.body):
             if not isinstance(x, Read):
                 continue
             own = leaves.get(x.value)
-            if own is None or (readers[x.value] > 1 and cost[x.value] > most):
+            if own is None or (readers[x.value] > 1 and cost[x.value] > CHEAP):
                 count += is_large(sizes[x.value], item.value.aval.numel)
             else:
                 total += cost[x.value]

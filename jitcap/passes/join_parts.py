@@ -25,9 +25,10 @@ FILLED: Final = 4  # writes: of fewer each element is chosen
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`node` at [start, stop) of dimension `dim`, which has `size`. `node` lacks `dim` if
-    `flat`."""
+    """`node` at [start, stop) of dimension `dim`, which has `size`, in a copy of `base`. `node`
+    lacks `dim` if `flat`."""
 
+    base: Arg
     node: Node
     dim: int
     start: int
@@ -72,13 +73,13 @@ def _tables(graph: Graph) -> dict[Node, Joined]:
         if n in inside or _written(n) is None:
             continue
         parts: list[Part] = []
-        base = n
-        while (part := _written(base)) is not None and (not parts or part.dim == parts[0].dim):
-            if parts and (len(users[base]) > 1 or base in outputs):
+        base: Arg = n
+        while isinstance(base, Node) and (part := _written(base)) is not None:
+            if parts and (part.dim != parts[0].dim or len(users[base]) > 1 or base in outputs):
                 break
             inside.add(base)
             parts.append(part)
-            base = base.args[0]  # type: ignore[assignment]
+            base = part.base
         ordered = _in_order(parts) if len(parts) >= FILLED else None
         if ordered is not None:
             number, filled = constant(base), sum(p.stop - p.start for p in parts)
@@ -151,25 +152,25 @@ def _in_order(parts: list[Part]) -> list[Part] | None:
 def _part(a: Arg) -> Part | None:
     """What `a` is a part of zeros as, if it is one."""
     part = _written(a)
-    return part if part is not None and constant(a.args[0]) == 0 else None  # type: ignore[union-attr]
+    return part if part is not None and constant(part.base) == 0 else None
 
 
 def _written(a: Arg) -> Part | None:
     """The part of a tensor that `a` replaces, if it does that."""
     if not isinstance(a, Node) or a.op.name not in ("slice_scatter", "select_scatter"):
         return None
-    source = a.args[1]
+    base, source = a.args
     if not isinstance(source, Node) or a.attrs.get("step", 1) != 1:
         return None
     dim = a.attrs["dim"]
     if a.op.name == "select_scatter":
         at = a.attrs["index"]
-        return Part(source, dim, at, at + 1, a.aval.shape[dim], flat=True)
+        return Part(base, source, dim, at, at + 1, a.aval.shape[dim], flat=True)
     start = a.attrs["start"]
     if of_data(start) or of_data(source.aval.shape[dim]):  # no order is known
         return None
     stop = start + source.aval.shape[dim]
-    return Part(source, dim, start, stop, a.aval.shape[dim], flat=False)
+    return Part(base, source, dim, start, stop, a.aval.shape[dim], flat=False)
 
 
 def _join(r: Rewriter, root: Node, tree: Joined) -> Arg:

@@ -184,21 +184,23 @@ def test_a_path_is_followed_once():
 
 
 def alignment(x, y):
-    """The last row of a table of which each element depends on three neighbours."""
+    """A table, by rows, of which each element depends on three neighbours."""
     n = len(x)
-    row = [eager.full((), 1e9)] * (n + 1)
+    rows = [[eager.full((), 1e9)] * (n + 1)]
     for i in range(n):
-        before, row = row, row[:1]
+        row, before = rows[0][:1], rows[-1]
         for j in range(n):
             least = eager.minimum(eager.minimum(before[j + 1], row[j]), before[j])
             row.append((x[i] - y[j]).abs() + (least if i + j else 0.0))
-    return eager.stack(row)
+        rows.append(row)
+    return eager.stack([eager.stack(row) for row in rows])
 
 
 def test_single_values_that_many_read_are_computed_about_once():
-    for n in (8, 14):
+    """Not once more in each kernel that writes a row of them."""
+    for n in (6, 9):
         source = compiled(alignment, (floats(n), floats(n)))[0].stages["source"]
-        assert source.count("= abs(") <= 3 * n * n, n
+        assert n * n <= source.count("= abs(") <= 2 * n * n, n
     check(alignment, floats(6), floats(6), backends=("cpp",))
 
 
