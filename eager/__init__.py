@@ -141,8 +141,8 @@ from eager.repeat import while_loop as while_loop
 from eager.storage import TypedStorage as TypedStorage
 from eager.storage import UntypedStorage as UntypedStorage
 from eager.tensor import Tensor as Tensor
+from eager.version import __version__ as __version__
 
-__version__ = "0.1.0"
 _AUTOGRAD_MODULES = (_forward_ad, _function, _functional, _former, _graph)
 for _name in ("gradcheck", "gradgradcheck", "GradcheckError"):  # made of autograd: above it
     setattr(autograd, _name, getattr(_differences, _name))

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import eager
+import jitcap
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("eager", "codegen", "jitcap")
 MAX_FILE_LINES = 600
@@ -127,6 +130,21 @@ def test_headers_ship_in_the_wheel():
                 assert f"**/*{path.suffix}" in patterns, (
                     f"{name_of(path)} is missing from package-data"
                 )
+
+
+def test_packages_say_that_they_are_typed_and_their_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "py.typed" in project["tool"]["setuptools"]["package-data"]["*"]
+    assert all((ROOT / package / "py.typed").exists() for package in PACKAGES)
+    assert eager.__version__ == jitcap.__version__ == eager.version.__version__
+    assert jitcap.__version__ == project["project"]["version"]
+
+
+def test_the_source_distribution_holds_the_tests_and_what_they_read():
+    """Beside the packages, which setuptools takes itself."""
+    grafted = re.findall(r"^graft (\S+)", (ROOT / "MANIFEST.in").read_text(), re.MULTILINE)
+    assert {".ci", "tests", "scripts", "docs", "examples", "benchmarks"} == set(grafted)
+    assert all((ROOT / folder).is_dir() for folder in grafted)
 
 
 # The module of a package whose name is not it, and the command of a package that is only run.

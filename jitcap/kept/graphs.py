@@ -58,6 +58,10 @@ T = TypeVar("T")
 @functools.cache
 def package_build() -> str:
     """Changes with every change of our own code."""
+    for place in (ROOT, *ROOT.parents):
+        if place.is_file():  # the packages lie in a zip file
+            found = place.stat()
+            return cache.digest(f"{place} {found.st_size} {found.st_mtime_ns}")
     rows: list[str] = []
     folders = [f"{ROOT}/{package}" for package in PACKAGES]
     while folders:

@@ -27,7 +27,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from codegen.runtime.pending import Pending
 from eager.dataclass import dataclass
@@ -106,9 +106,19 @@ def isa() -> str:
 def headers_digest() -> str:
     """A digest of the headers that generated code includes: a part of every cache key."""
     digest = hashlib.sha256()
-    for header in sorted(HEADERS.glob("*.h")):
+    for header in headers():
         digest.update(header.name.encode() + b"\0" + header.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def headers() -> list[Any]:
+    """The headers: files, or, where the packages are in a zip file, what can be read like them."""
+    folder: Any = HEADERS
+    if not HEADERS.is_dir():
+        from importlib import resources  # slow to import
+
+        folder = resources.files("codegen.emit.cpp") / HEADERS.name
+    return sorted((h for h in folder.iterdir() if h.name.endswith(".h")), key=lambda h: h.name)
 
 
 def fingerprint(flags: Sequence[str] = ()) -> str:
@@ -131,7 +141,7 @@ def compile_shared(
     raises CompileError (with the compiler's messages and the path of the kept source).
     """
     driver = compiler()
-    base = (*driver.command, *FLAGS, *flags, f"-I{HEADERS}")
+    base = (*driver.command, *FLAGS, *flags, f"-I{HEADERS if HEADERS.is_dir() else '.'}")
     made = _Compilation(base, time.monotonic() + deadline)
     try:
         made.begin(sources, out, dict(objects or {}))
@@ -155,6 +165,9 @@ class _Compilation:
 
     def begin(self, sources: Mapping[str, str], out: Path, objects: Mapping[str, Path]) -> None:
         """Start them all (there are hardly more than processors)."""
+        if not HEADERS.is_dir():  # they lie in a zip file
+            for header in headers():
+                (self.work / header.name).write_bytes(header.read_bytes())
         for name, text in sources.items():
             (self.work / name).write_text(text, encoding="utf-8")
         if len(sources) == 1:

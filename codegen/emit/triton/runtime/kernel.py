@@ -8,10 +8,10 @@ cache: a process that finds all of it there imports no triton.
 from __future__ import annotations
 
 import functools
+import pkgutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -200,4 +200,5 @@ def _interpreter() -> Any:
 def _compiler() -> tuple[str, str]:
     """Triton's version, and the device functions that kernels call: part of what they mean."""
     metadata = import_module("importlib.metadata")  # slow to import
-    return metadata.version("triton"), Path(__file__).with_name("prelude.py").read_text()
+    prelude = pkgutil.get_data(__name__, "prelude.py") or b""
+    return metadata.version("triton"), prelude.decode()
