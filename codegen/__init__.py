@@ -16,24 +16,26 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from codegen import expr, show, tile
-from codegen.backend import Backend, Stage
-from codegen.bodies import compile_bodies
-from codegen.cut_loops import cut_loops
-from codegen.emit import cpp, python, triton
-from codegen.fuse import fuse
-from codegen.group_nests import group_nests
-from codegen.hoist_updates import hoist_updates
-from codegen.inline import inline
-from codegen.ir import Call, Check, Fused, Library, Program, Target, Unsupported, Value
-from codegen.lower import lower
-from codegen.narrow_indices import narrow_indices
-from codegen.place_writes import place_writes
-from codegen.recompute import recompute
+from codegen import show
+from codegen.fuse.bodies import compile_bodies
+from codegen.fuse.fuse import fuse
+from codegen.fuse.group_nests import group_nests
+from codegen.fuse.inline import inline
+from codegen.fuse.lower import lower
+from codegen.fuse.recompute import recompute
+from codegen.fuse.transpose_products import transpose_products
+from codegen.ir import expr
+from codegen.ir.schema import Call, Check, Fused, Library, Program, Target, Unsupported, Value
+from codegen.ir.verify import verify
 from codegen.runtime.artifact import Artifact, CheckFailed, Kernel
+from codegen.runtime.backend import Backend, Stage
 from codegen.runtime.pending import Pending
-from codegen.transpose_products import transpose_products
-from codegen.verify import verify
+from codegen.schedule.hoist_updates import hoist_updates
+from codegen.schedule.place_writes import place_writes
+from codegen.targets import cpp, python, triton
+from codegen.targets.cpp import tile
+from codegen.targets.cpp.cut_loops import cut_loops
+from codegen.targets.cpp.narrow_indices import narrow_indices
 from eager.recursion import room
 
 __all__ = [

@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from codegen import BACKENDS, run_body
-from codegen.emit.triton.runtime.kernel import TritonKernel, kernels_of
-from codegen.emit.triton.runtime.program import Launch, TritonProgram
-from codegen.expr import interning
-from codegen.ir import Call, Program, Unsupported, Value
+from codegen.ir.expr import interning
+from codegen.ir.schema import Call, Program, Unsupported, Value
 from codegen.runtime.artifact import broken
+from codegen.targets.triton.runtime.kernel import TritonKernel, kernels_of
+from codegen.targets.triton.runtime.program import Launch, TritonProgram
 from eager.aval import Aval, contiguous_strides
 from eager.device.plan import NoKernel, Operand, Place, Plan, Result, Step
 from eager.op import Op

@@ -6,14 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from codegen import affine
-from codegen.emit.python.expr import Whole
-from codegen.emit.python.kernel import emit_kernel
-from codegen.emit.python.program import HEADER
-from codegen.expr import Expr
-from codegen.group_nests import Groups
-from codegen.inline import Inlined, Stored
-from codegen.ir import (
+from codegen.fuse.group_nests import Groups
+from codegen.fuse.inline import Inlined, Stored
+from codegen.ir import affine
+from codegen.ir.expr import Expr
+from codegen.ir.schema import (
     Access,
     Call,
     Fused,
@@ -27,6 +24,9 @@ from codegen.ir import (
     Tiled,
     Value,
 )
+from codegen.targets.python.expr import Whole
+from codegen.targets.python.kernel import emit_kernel
+from codegen.targets.python.program import HEADER
 from eager.recursion import room
 
 

@@ -2,8 +2,8 @@
 printing and tests read it.
 
 A record's class is its KIND; shape, dtype, eager and lowering rules belong to the kind (see
-`eager/ops/kinds.py` for their eager side and `codegen/lower.py` for their loops). What a record
-adds is what differs: the body, the derivative, the samples.
+`eager/ops/kinds.py` for their eager side and `codegen/fuse/lower.py` for their loops). What a
+record adds is what differs: the body, the derivative, the samples.
 
 The derivative `vjp` declares what it needs by its parameter names, and exactly that is saved by
 the tape:

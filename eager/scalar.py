@@ -3,7 +3,7 @@ Intrinsic (arity, result type, NumPy).
 
 A body is a function `body(m, x, y, ...)` over one element. `m` is the interpretation: `m.exp(x)`
 on NumPy arrays computes, on
-`codegen.expr` builds an expression, on Python numbers it is the reference. Inside a body all
+`codegen.ir.expr` builds an expression, on Python numbers it is the reference. Inside a body all
 operands have one computing dtype (see `DType.compute`), so the vocabulary needs no promotion. `+ -
 * / unary- < <= > >=` on values are shorthands for the intrinsics `add sub mul div neg lt le gt
 ge`; `==`, `!=`, `&`, `|`, `~` are spelled `m.eq m.ne m.and_ m.or_ m.not_` (they mean logical for

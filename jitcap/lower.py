@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from codegen.ir import Call, Check, Program, Value
+from codegen.ir.schema import Call, Check, Program, Value
 from eager.aval import Aval, contiguous_strides, same
 from eager.op import REGISTRY
 from eager.sized import settled

@@ -28,10 +28,10 @@ import numpy as np
 
 import codegen
 from codegen import Program, Target, Unsupported, compile_resident, run_stages
-from codegen.emit.cpp.runtime.build import NoCompiler
-from codegen.resident import Resident, resident
 from codegen.runtime.artifact import Artifact, Runs
 from codegen.runtime.pending import Pending
+from codegen.targets.cpp.runtime.build import NoCompiler
+from codegen.targets.triton.runtime.resident import Resident, resident
 from eager import on_device
 from eager.config import config
 from eager.dataclass import dataclass

@@ -19,7 +19,7 @@ import op_harness as harness
 
 import codegen
 import eager
-from codegen.ir import Target
+from codegen.ir.schema import Target
 from eager.aval import Aval
 from eager.op import Sample, aval_of
 from eager.registry import PUBLIC, Public

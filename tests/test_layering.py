@@ -74,7 +74,7 @@ def test_no_import_of_our_own_inside_a_function():
 BY_NAME = {
     "eager/plugins.py": "the seam: what a higher package provides for eager, by entry point",
     "eager/later.py": "parts of eager that are imported when they are first named",
-    "codegen/emit/triton/runtime/kernel.py": "a module of codegen that needs the optional package triton",
+    "codegen/targets/triton/runtime/kernel.py": "a module of codegen that needs the optional package triton",
 }
 
 
@@ -102,7 +102,7 @@ def test_only_the_lowering_knows_both_graph_and_loop_ir():
             if isinstance(node, ast.Import | ast.ImportFrom)
             for alias in node.names
         }
-        loop_ir = any(m.startswith(("codegen.ir", "codegen.lower")) for m in modules)
+        loop_ir = any(m.startswith(("codegen.ir.schema", "codegen.fuse.lower")) for m in modules)
         graph = any(m.startswith("jitcap.graph") for m in modules)
         if loop_ir and graph:
             knows_both.append(str(path.relative_to(ROOT)))

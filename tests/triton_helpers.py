@@ -6,12 +6,12 @@ import numpy as np
 
 import codegen
 import eager
-from codegen.emit.triton.program import emit
-from codegen.emit.triton.runtime.build import DEFAULT_TARGET, compile_offline, load_kernels
-from codegen.emit.triton.runtime.kernel import ALIGNMENT, kernels_of
-from codegen.emit.triton.tile import DEFAULT
-from codegen.expr import interning
-from codegen.resident import Resident
+from codegen.ir.expr import interning
+from codegen.targets.triton.program import emit
+from codegen.targets.triton.runtime.build import DEFAULT_TARGET, compile_offline, load_kernels
+from codegen.targets.triton.runtime.kernel import ALIGNMENT, kernels_of
+from codegen.targets.triton.runtime.resident import Resident
+from codegen.targets.triton.tile import DEFAULT
 from eager.device.pool import Pool
 from eager.device.sim import SimDevice
 from eager.tensor import Tensor

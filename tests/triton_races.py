@@ -4,8 +4,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from codegen.emit.triton.runtime import interpreter
-from codegen.emit.triton.runtime.on_numpy import Builder
+from codegen.targets.triton.runtime import interpreter
+from codegen.targets.triton.runtime.on_numpy import Builder
 
 
 class Watch:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from codegen.sizes import Shape, Size
+from codegen.ir.sizes import Shape, Size
 from eager.dataclass import dataclass
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from codegen.ir import Access, Library
+from codegen.ir.schema import Access, Library
 from codegen.runtime.artifact import CheckFailed
 from eager.aval import Aval
 from eager.dataclass import dataclass

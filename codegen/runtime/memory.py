@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from codegen.ir import Access, Buffer, Fused, Value
+from codegen.ir.schema import Access, Buffer, Fused, Value
+from codegen.ir.sizes import span
 from codegen.runtime.artifact import Array
-from codegen.sizes import span
 from eager.sized import concrete
 from eager.symint import evaluate
 

@@ -27,11 +27,11 @@ import numpy as np
 
 import codegen
 from codegen import Program, Target
-from codegen.emit import cpp
-from codegen.emit.cpp.runtime import build, cpu
 from codegen.runtime import cache
 from codegen.runtime.artifact import Artifact, Host, Kernel, Signature, Spec
 from codegen.runtime.callback import ARRAY, NUMBER, Callback
+from codegen.targets import cpp
+from codegen.targets.cpp.runtime import build, cpu
 from eager import attributes
 from eager import dtype as dt
 from eager.attributes import Unasked

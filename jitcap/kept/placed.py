@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from codegen import Target
-from codegen.emit.cpp.runtime import build
-from codegen.emit.triton.runtime.program import TritonProgram
-from codegen.resident_data import from_data, texts, to_data
 from codegen.runtime import cache
+from codegen.targets.cpp.runtime import build
+from codegen.targets.triton.runtime.program import TritonProgram
+from codegen.targets.triton.runtime.resident_data import from_data, texts, to_data
 from jitcap.graph import Graph
 from jitcap.kept import graphs
 from jitcap.kept.graphs import PARTS

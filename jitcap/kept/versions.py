@@ -22,8 +22,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from codegen.emit.cpp.runtime import build
 from codegen.runtime import cache
+from codegen.targets.cpp.runtime import build
 from eager import dtype as dt
 from eager.config import config
 from eager.device import device

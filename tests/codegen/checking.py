@@ -5,7 +5,7 @@ import numpy as np
 
 import codegen
 import eager
-from codegen.ir import Target
+from codegen.ir.schema import Target
 from tests.codegen.tracing import trace
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from codegen.emit.cpp import library as routines
-from codegen.emit.cpp.runtime import cpu
-from codegen.emit.cpp.table import MEMORY
-from codegen.ir import Access, Library
+from codegen.ir.schema import Access, Library
 from codegen.runtime.artifact import Array, Host, Signature, Spec
+from codegen.targets.cpp import library as routines
+from codegen.targets.cpp.runtime import cpu
+from codegen.targets.cpp.table import MEMORY
 from eager.aval import Aval, scalar_aval
 from eager.dtype import from_numpy
 from eager.op import REGISTRY

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import codegen
-from codegen.ir import Target
+from codegen.ir.schema import Target
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.sized import concrete

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from codegen import affine
-from codegen.affine import Axis, FloorDiv, Mod
+from codegen.ir import affine
+from codegen.ir.affine import Axis, FloorDiv, Mod
 
 
 def value(index, at):

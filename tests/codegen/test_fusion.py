@@ -6,7 +6,7 @@ import pytest
 import codegen
 import eager
 import eager.nn.functional as F
-from codegen.ir import Kernel, Library
+from codegen.ir.schema import Kernel, Library
 from tests.codegen.checking import check, compiled, floats, ints
 from tests.codegen.tracing import trace
 from tests.work import calls_made
@@ -280,7 +280,7 @@ def test_long_reductions_of_every_kind():
 
 
 def test_results_do_not_depend_on_the_number_of_threads():
-    from codegen.emit.cpp.runtime import cpu
+    from codegen.targets.cpp.runtime import cpu
 
     x = floats(300, 500)
     artifact, inputs = compiled(lambda x: (x.sum(), x.sum(0), F.softmax(x, 1), x @ x.t()), (x,))

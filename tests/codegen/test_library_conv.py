@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 import eager  # noqa: F401  (fills the registry)
-from codegen.emit.cpp.runtime import cpu
 from codegen.runtime.artifact import Array
+from codegen.targets.cpp.runtime import cpu
 from tests.codegen.library_step import Call, call, compile_steps, compiled, reference
 
 

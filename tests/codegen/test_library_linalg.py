@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import eager
-from codegen.emit.cpp.runtime import support
-from codegen.emit.cpp.signal import POLYNOMIALS
+from codegen.targets.cpp.runtime import support
+from codegen.targets.cpp.signal import POLYNOMIALS
 from jitcap import explain, jit
 
 REAL = {"float32": 3e-5, "float64": 1e-12}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import eager
-from codegen.emit.cpp.signal import factors
+from codegen.targets.cpp.signal import factors
 from jitcap import explain, jit
 
 inf, nan = math.inf, math.nan

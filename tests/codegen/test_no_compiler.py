@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import eager
-from codegen.emit.cpp.runtime import build, cpu
+from codegen.targets.cpp.runtime import build, cpu
 from jitcap import jit
 from tests.codegen.checking import floats, run_eager, same
 

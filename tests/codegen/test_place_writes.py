@@ -5,7 +5,7 @@ import pytest
 
 import codegen
 import eager
-from codegen.ir import Kernel, Target
+from codegen.ir.schema import Kernel, Target
 from tests.codegen.checking import floats, same
 from tests.codegen.tracing import trace
 

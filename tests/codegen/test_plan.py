@@ -6,7 +6,7 @@ import pytest
 
 import codegen
 import eager
-from codegen import plan
+from codegen.schedule import plan
 from tests.codegen.checking import floats
 from tests.codegen.tracing import trace
 

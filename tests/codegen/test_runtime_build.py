@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import eager
-from codegen.emit.cpp import program
-from codegen.emit.cpp.runtime import build, cpu, support
+from codegen.targets.cpp import program
+from codegen.targets.cpp.runtime import build, cpu, support
 from jitcap import config, jit
 from jitcap.capture import result
 
@@ -223,7 +223,7 @@ def test_support_is_begun_while_products_are_captured(monkeypatch):
 
 
 def test_a_program_that_ends_early_leaves_no_compiler_and_no_files(tmp_path):
-    program = "import os; from codegen.emit.cpp.runtime import support; support.prefetch(True); "
+    program = "import os; from codegen.targets.cpp.runtime import support; support.prefetch(True); "
     wait = "import time\nwhile not os.listdir(os.environ['TMPDIR']): time.sleep(0.01)"
     env = {"JITCAP_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp")}
     env["CXX"] = fake_compiler(tmp_path, "exec sleep 100")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import eager
-from codegen.emit.cpp.runtime import build, cpu, support
-from codegen.emit.cpp.runtime.arena import Arena, arena
 from codegen.runtime.artifact import Host, Signature, Spec
+from codegen.targets.cpp.runtime import build, cpu, support
+from codegen.targets.cpp.runtime.arena import Arena, arena
 from eager import memory
 from eager.symint import Fixing
 

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from codegen.emit.cpp.runtime import build, cpu
+from codegen.targets.cpp.runtime import build, cpu
 
 TYPES = {
     "f32": np.float32, "f64": np.float64, "i8": np.int8, "i16": np.int16, "i32": np.int32,

@@ -4,8 +4,8 @@ import pytest
 
 import codegen
 import eager
-from codegen import expr
-from codegen.emit.python.runtime.flat import FlatProgram
+from codegen.ir import expr
+from codegen.targets.python.runtime.flat import FlatProgram
 from eager.nn import functional as F
 from jitcap import config, explain
 from tests.codegen.checking import floats, ints, run_eager, same

@@ -10,7 +10,7 @@ import pytest
 import codegen
 import eager
 import eager.nn.functional as F
-from codegen.ir import Target, Unsupported
+from codegen.ir.schema import Target, Unsupported
 from jitcap.lower import lower
 from tests.codegen.symbolic import Case, f32, i64, run, traced
 

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 
-from codegen.emit.cpp.runtime import build, cpu
+from codegen.targets.cpp.runtime import build, cpu
 
 LONG = np.longdouble
 EXTENDED = np.finfo(LONG).nmant > 60

@@ -7,7 +7,7 @@ import numpy as np
 from value_tracer import Untaped
 
 import eager
-from codegen.ir import Call, Program, Value
+from codegen.ir.schema import Call, Program, Value
 from eager import dispatch
 from eager.aval import Aval
 from eager.sym import SymNumber

@@ -16,9 +16,9 @@ pytest.importorskip("triton.language")
 
 import eager
 from benchmarks import device_calls
-from codegen.emit.triton.runtime.build import Record
-from codegen.emit.triton.runtime.interpreter import interpret
-from codegen.emit.triton.runtime.kernel import NUMPY, TritonKernel, letter
+from codegen.targets.triton.runtime.build import Record
+from codegen.targets.triton.runtime.interpreter import interpret
+from codegen.targets.triton.runtime.kernel import NUMPY, TritonKernel, letter
 from eager.device import places
 from jitcap import jit
 

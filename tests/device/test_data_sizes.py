@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import eager
-from codegen.emit.triton import order
+from codegen.targets.triton import order
 from eager import cuda, nn, on_device
 from eager.nn import functional as F
 from jitcap import jit

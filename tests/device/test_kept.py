@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import eager
-from codegen.resident_data import from_data, look, to_data
 from codegen.runtime import cache
+from codegen.targets.triton.runtime.resident_data import from_data, look, to_data
 from eager import nn
 from eager.nn import functional as F
 from jitcap import config, jit, pipeline

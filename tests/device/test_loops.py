@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import eager
-from codegen import resident_data
+from codegen.targets.triton.runtime import resident_data
 from eager import cuda
 from eager.nn import functional as F
 from jitcap import jit, pipeline

@@ -5,7 +5,7 @@ import pytest
 
 import eager
 import jitcap
-from codegen import resident
+from codegen.targets.triton.runtime import resident
 from eager import cuda, nn
 from eager.device import places
 from eager.nn import functional as F

@@ -96,7 +96,7 @@ def test_answers_that_do_not_hold_find_nothing(own_cache):
 def test_the_artifact_of_a_version_is_the_one_its_guards_were_made_for(own_cache, monkeypatch):
     """Another process answered otherwise, and compiled for that."""
     first = compile_graph(traced()[1])
-    monkeypatch.setattr("codegen.sizes.SHORT", 1 << 9)
+    monkeypatch.setattr("codegen.ir.sizes.SHORT", 1 << 9)
     cache.default().delete(index_of(*traced())[0].key)
     scope, graph = traced()
     second = compile_graph(graph)

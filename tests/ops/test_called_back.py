@@ -8,7 +8,7 @@ import pytest
 
 import codegen
 import eager
-from codegen.ir import Program
+from codegen.ir.schema import Program
 from eager import dispatch
 from eager.tensor import wrap
 from tests.codegen.tracing import ProgramTracer

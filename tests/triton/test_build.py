@@ -15,9 +15,9 @@ pytest.importorskip("triton.language")
 
 import codegen
 import eager
-from codegen.emit.triton.runtime import build, together
-from codegen.emit.triton.runtime.kernel import kernels_of
 from codegen.runtime import cache
+from codegen.targets.triton.runtime import build, together
+from codegen.targets.triton.runtime.kernel import kernels_of
 
 _spec = importlib.util.spec_from_file_location(
     "hand_written_kernels_for_build", Path(__file__).with_name("kernels.py")

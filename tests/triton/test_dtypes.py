@@ -7,7 +7,7 @@ import triton_helpers as helpers
 pytest.importorskip("triton.language")
 
 import eager
-from codegen.emit.triton.runtime.kernel import kernels_of
+from codegen.targets.triton.runtime.kernel import kernels_of
 from eager.nn import functional as F
 
 DTYPES = [eager.bool_, eager.uint8, eager.int8, eager.int16, eager.int32, eager.int64]

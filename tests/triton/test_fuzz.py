@@ -9,7 +9,7 @@ import triton_helpers as helpers
 pytest.importorskip("triton.language")
 
 import eager
-from codegen.emit.triton.tile import DEFAULT, Sizes
+from codegen.targets.triton.tile import DEFAULT, Sizes
 
 TINY = Sizes(flat=16, tile=32, longest=8, loop=4, plane=8, column=4, programs=32)
 PROGRAMS = 30

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("triton.language")
 
-from codegen.emit.triton.runtime.build import compile_offline
-from codegen.emit.triton.runtime.interpreter import interpret
+from codegen.targets.triton.runtime.build import compile_offline
+from codegen.targets.triton.runtime.interpreter import interpret
 
 _spec = importlib.util.spec_from_file_location(
     "hand_written_kernels", Path(__file__).with_name("kernels.py")

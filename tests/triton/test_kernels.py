@@ -9,9 +9,9 @@ from triton_races import watching
 pytest.importorskip("triton.language")
 
 import eager
-from codegen.emit.triton.runtime.build import DEFAULT_TARGET
-from codegen.emit.triton.tile import DEFAULT, Sizes
 from codegen.op_kernels import compile_op
+from codegen.targets.triton.runtime.build import DEFAULT_TARGET
+from codegen.targets.triton.tile import DEFAULT, Sizes
 from eager.aval import Aval
 from eager.device.plan import Operand
 from eager.dispatch import apply

@@ -12,9 +12,9 @@ pytest.importorskip("triton.language")
 from triton.compiler.errors import CompilationError
 
 import eager
-from codegen.emit.triton.runtime.kernel import kernels_of
-from codegen.emit.triton.tile import DEFAULT, Sizes
-from codegen.ir import Unsupported
+from codegen.ir.schema import Unsupported
+from codegen.targets.triton.runtime.kernel import kernels_of
+from codegen.targets.triton.tile import DEFAULT, Sizes
 from eager.registry import PUBLIC
 from jitcap.tracer import DataDependent
 

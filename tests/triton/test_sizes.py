@@ -11,8 +11,8 @@ from triton_machine_code import instruction_counts, usage
 
 import codegen
 import eager
-from codegen.emit.triton.runtime.build import DEFAULT_TARGET
-from codegen.emit.triton.runtime.kernel import kernels_of
+from codegen.targets.triton.runtime.build import DEFAULT_TARGET
+from codegen.targets.triton.runtime.kernel import kernels_of
 from eager.config import config
 from eager.nn import functional as F
 from jitcap import explain, jit

@@ -6,11 +6,11 @@ import re
 import numpy as np
 import pytest
 
-from codegen.emit.triton import table
-from codegen.emit.triton.program import HEADER
-from codegen.emit.triton.runtime import build
-from codegen.expr import CODEGEN
-from codegen.ir import Unsupported
+from codegen.ir.expr import CODEGEN
+from codegen.ir.schema import Unsupported
+from codegen.targets.triton import table
+from codegen.targets.triton.program import HEADER
+from codegen.targets.triton.runtime import build
 from eager import dtype as dt
 from eager.scalar import VOCABULARY
 

@@ -13,7 +13,7 @@ from eager.nn import functional as F
 
 GOLDEN = Path(__file__).with_name("kernels.md")
 SECTION = re.compile(r"^## (\w+): (.*?)\n\n```python\n(.*?)```\n", re.DOTALL | re.MULTILINE)
-HEAD = "# Triton kernels of small programs\n\nWritten by test_text.py; `jc` is codegen/emit/triton/runtime/prelude.py.\n"
+HEAD = "# Triton kernels of small programs\n\nWritten by test_text.py; `jc` is codegen/targets/triton/runtime/prelude.py.\n"
 
 
 def zeros(*shape):

@@ -9,7 +9,7 @@ pytest.importorskip("triton.language")
 
 import codegen
 import eager
-from codegen.ir import Call, Program, Value
+from codegen.ir.schema import Call, Program, Value
 from eager import nn
 from eager.aval import Aval
 from eager.config import config
@@ -138,7 +138,7 @@ def test_without_triton_it_says_what_to_install(monkeypatch):
     program = Program((x,), (Call(REGISTRY["cosh"], (x,), {}, (y,)),), (y,))
     for name in [n for n in sys.modules if n.split(".")[0] == "triton"]:
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "codegen.emit.triton.runtime.interpreter", raising=False)
+    monkeypatch.delitem(sys.modules, "codegen.targets.triton.runtime.interpreter", raising=False)
     simulated = pytest.raises(codegen.Unsupported, match=r"pip install 'jitcap\[gpu\]'")
     with config(device="sim"), simulated:
         codegen.compile(program, codegen.Target("triton"))

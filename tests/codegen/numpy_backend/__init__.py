@@ -2,11 +2,11 @@
 once. What it cannot say (branches, draws, checks, indices from data) it refuses."""
 
 from codegen import FRONT, Backend, Stage
-from codegen.emit.python.runtime.flat import FlatProgram
 from codegen.runtime.artifact import Artifact, Kernel
+from codegen.targets.python.runtime.flat import FlatProgram
 from tests.codegen.numpy_backend.kernel import emit_kernel
 
-HEADER = "import numpy as np\nfrom codegen.emit.python.runtime.prelude import *\n\n\n"
+HEADER = "import numpy as np\nfrom codegen.targets.python.runtime.prelude import *\n\n\n"
 
 
 def emit(fused):

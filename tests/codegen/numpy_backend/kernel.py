@@ -1,8 +1,9 @@
 """One fused kernel as NumPy expressions: every counter is an open grid, every value an array over
 [rows ..., loops ...]."""
 
-from codegen import Unsupported, affine, expr
-from codegen.emit.walk import Walk
+from codegen import Unsupported
+from codegen.ir import affine, expr
+from codegen.ir.walk import Walk
 
 REDUCE = {
     "sum": "np.add", "prod": "np.multiply", "max": "np.maximum", "min": "np.minimum",

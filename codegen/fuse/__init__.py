@@ -1,0 +1,1 @@
+"""The first half of the pipeline: op calls -> loops -> fused kernels, the same for each target."""

@@ -1,0 +1,427 @@
+"""First stage of codegen: op calls -> loop nests, one rule per KIND of op. Program -> Loops.
+
+Each value becomes a function of its index. What is not a loop over scalar expressions (matrix
+products, convolutions, sorts, scatters, callbacks into NumPy) becomes a `Step`, a library routine
+over whole tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any, Final
+
+from codegen.fuse.elements import Elements, Operand, axes_of, element, number, operand, tensors
+from codegen.ir import affine, expr
+from codegen.ir.affine import Affine
+from codegen.ir.expr import BUILD, Expr
+from codegen.ir.monoid import ARGMAX, ARGMIN, MAX, MIN, MONOIDS, SUM, Monoid
+from codegen.ir.rewrite import Rewrite
+from codegen.ir.schema import Call, Loops, Nest, Program, Step, Value
+from codegen.ir.sizes import Size, at_least, blocks, extent, extents, hint, is_static, same, some
+from eager import dtype as dt
+from eager.aval import Aval, scalar_aval
+from eager.dtype import DType
+from eager.op import REGISTRY
+from eager.ops.kinds import Pointwise
+
+Item = Nest | Step
+BUILDERS: Final = {d.name: expr.Builder(d) for d in dt.ALL}
+# Fewer results than FEW_ROWS, each of more than LONG_ROW elements, are reduced in parts.
+FEW_ROWS: Final = 16
+LONG_ROW: Final = 1 << 15
+CHUNK: Final = 4096
+SHORT_SUM: Final = (1 << 31) >> 8  # so many bytes add up to less than 2^31
+SMALL_DOT: Final = 1 << 11  # multiply-adds: below this a library call costs more than the product
+
+
+class _Lower:
+    """The items so far, and fresh values for intermediates that no op call names."""
+
+    def __init__(self, program: Program, *, widen: bool) -> None:
+        self.items: list[Item] = []
+        self.op = ""  # the op of the call that is being lowered
+        self.widen = widen
+        top = max((v.id for v in program.values()), default=0)
+        self.ids = count(top + 1)
+
+    def fresh(self, aval: Aval) -> Value:
+        return Value(next(self.ids), aval)
+
+    def nest(self, value: Value, body: Callable[..., Expr], where: str, **more: Any) -> Value:
+        axes = axes_of(value.aval.shape)
+        made = body(axes) if some(value.aval.numel) else expr.const(0, value.aval.dtype)
+        self.items.append(Nest(value, axes, made, where=where, op=self.op, **more))
+        return value
+
+    def step(self, call: Call, name: str) -> None:
+        self.items.append(Step(call, name))
+
+
+MOST_PARTS: Final = 32
+
+
+def lower(program: Program, *, widen: bool = True) -> Loops:
+    """Every call by the rule of its kind. Raises Unsupported for complex numbers.
+
+    `widen`: the backend multiplies no 16-bit floats, so operands of products are converted to
+    float32 first."""
+    state = _Lower(program, widen=widen)
+    for call in program.calls:
+        state.op = call.op.name
+        is_complex = any(v.aval.dtype.is_complex for v in (*call.outs, *tensors(call)))
+        if is_complex and call.op.kind not in ("extern", "control"):
+            _complex(state, call)
+            continue
+        if widen and _has_many_parts(call):
+            state.step(call, "extern")
+            continue
+        RULES[call.op.kind](state, call)
+    program = _own_outputs(state, program)
+    return Loops(_checked(state, program), tuple(state.items))
+
+
+def _complex(s: _Lower, call: Call) -> None:
+    """A call on complex numbers: what moves or adds elements does so to the real and to the
+    imaginary parts, which are taken apart and joined again; the rest is a step."""
+    moved = tensors(call)[:1] if call.op.kind == "index" else tensors(call)
+    apart = call.op.kind in ("view", "move", "index") or call.op.name in ("sum", "where", "full")
+    apart = apart and call.op.name != "scatter_reduce"  # a product has both parts of both
+    condition = call.operands[0] if call.op.name == "where" else None
+    kinds = {v.aval.dtype for v in (*moved, *call.outs) if v is not condition}
+    cast = call.op.name == "cast" and all(kind.is_complex for kind in kinds)
+    if not cast and (not apart or len(call.outs) != 1 or len(kinds) != 1):
+        s.step(call, f"complex {call.op.name}")
+        return
+    out = call.outs[0]
+    dtype = dt.real_of(out.aval.dtype)
+    halves = []
+    for part in ("real", "imag"):
+        half = s.fresh(Aval(out.aval.shape, dtype))
+        operands = tuple(
+            x if x is condition else _half(s, x, part, call.where) for x in call.operands
+        )
+        RULES[call.op.kind](s, replace(call, operands=operands, outs=(half,)))
+        halves.append(half)
+    s.step(Call(REGISTRY["complex"], tuple(halves), {}, (out,), call.where), "complex")
+
+
+def _half(s: _Lower, x: Value | complex, part: str, where: str) -> Value | complex:
+    """The real or the imaginary part of an operand; an index is what it is."""
+    if not isinstance(x, Value):
+        return complex(x).real if part == "real" else complex(x).imag
+    if not x.aval.dtype.is_complex:
+        return x
+    half = s.fresh(Aval(x.aval.shape, dt.real_of(x.aval.dtype)))
+    s.step(Call(REGISTRY[part], (x,), {}, (half,), where), part)
+    return half
+
+
+def _checked(s: _Lower, program: Program) -> Program:
+    """Each check as a number of its own, which is 1 or makes the run fail."""
+    s.op = "check"
+    checks = []
+    for check in program.checks:
+        own = s.fresh(Aval((), dt.int64))
+        truth = expr.cast(expr.read(check.value.id, (), check.value.aval.dtype), dt.int64)
+        place = check.where.rpartition("|")[2]
+        s.nest(own, lambda _, x=truth, c=check: expr.checked(x, 1, 1, c.where), place)
+        checks.append(replace(check, value=own))
+    return replace(program, checks=tuple(checks))
+
+
+def _has_many_parts(call: Call) -> bool:
+    """So many parts that a loop for each is more code than it is worth: NumPy copies them."""
+    return call.op.kind == "move" and len(call.operands) > MOST_PARTS
+
+
+def _own_outputs(state: _Lower, program: Program) -> Program:
+    """Each output and each written value gets memory of its own: an input, a duplicate or a written
+    value that is returned is copied."""
+    inputs = {v.id for v in program.inputs}
+    taken = inputs | {v.id for _, v in program.writes}
+    outputs = []
+    for v in program.outputs:
+        own = _copied(state, v) if v.id in taken else v
+        taken.add(own.id)
+        outputs.append(own)
+    writes: list[tuple[Value, Value]] = []
+    taken = inputs.copy()
+    for target, v in program.writes:
+        writes.append((target, _copied(state, v) if v.id in taken else v))
+        taken.add(v.id)
+    return replace(program, outputs=tuple(outputs), writes=tuple(writes))
+
+
+def _copied(state: _Lower, v: Value) -> Value:
+    copy = state.fresh(v.aval)
+    if v.aval.dtype.is_complex:
+        state.step(Call(REGISTRY["clone"], (v,), {}, (copy,)), "complex clone")
+        return copy
+    return state.nest(copy, lambda axes: expr.read(v.id, axes, v.aval.dtype), "")
+
+
+# ---------------------------------------------------------------------------------- pointwise
+
+
+def _pointwise(s: _Lower, call: Call) -> None:
+    op, out = call.op, call.outs[0]
+    assert isinstance(op, Pointwise)
+    avals = tuple(v.aval if isinstance(v, Value) else scalar_aval(v) for v in call.operands)
+    common = op.common(avals).compute
+
+    def body(axes: tuple[Affine, ...]) -> Expr:
+        kinds = [dt.bool_ if i < op.mask else common for i in range(len(call.operands))]
+        args = [operand(x, axes, d) for x, d in zip(call.operands, kinds, strict=True)]
+        result = op.body(BUILDERS[common.name], *args)
+        if not isinstance(result, Expr):
+            result = number(result, common)
+        return expr.cast(result, out.aval.dtype)
+
+    s.nest(out, body, call.where)
+
+
+def _copy(s: _Lower, call: Call) -> None:
+    x, out = call.operands[0], call.outs[0]
+    view = call.op.kind == "copy"
+    s.nest(out, lambda axes: operand(x, axes, out.aval.dtype), call.where, view=view)
+
+
+# ---------------------------------------------------------------------------------- reductions
+
+
+def _reduce(s: _Lower, call: Call) -> None:
+    x, out = call.operands[0], call.outs[0]
+    assert isinstance(x, Value)
+    dims, keepdim = call.attrs["dim"], call.attrs["keepdim"]
+    monoid = MONOIDS[call.op.monoid]  # type: ignore[attr-defined]
+    if call.op.kind == "argreduce":
+        dims = tuple(range(x.aval.ndim)) if dims is None else (dims,)
+        monoid = MONOIDS[f"arg{monoid.name}"]
+    reduce_nest(s, x, out, tuple(dims), monoid, keepdim=keepdim, where=call.where)
+
+
+def reduce_nest(
+    s: _Lower,
+    x: Value,
+    out: Value,
+    dims: tuple[int, ...],
+    monoid: Monoid,
+    *,
+    keepdim: bool,
+    where: str,
+) -> None:
+    """out = x reduced over `dims`; large reductions to few values go through fixed partial
+    results."""
+    shape = x.aval.shape
+    if not all(map(some, shape)):
+        dtype = out.aval.dtype
+        s.nest(out, lambda _: expr.const(monoid.unit(dtype), dtype), where)
+        return
+    axes = axes_of(out.aval.shape)
+    over = tuple(affine.axis(f"k{d}", shape[d]) for d in dims)
+    inner = iter(axes)
+    index: list[Affine] = []
+    for d in range(len(shape)):
+        if d in dims:
+            index.append(over[dims.index(d)])
+            if keepdim:
+                next(inner)
+        else:
+            index.append(next(inner))
+    length = extent(over)
+    wide = accumulator(monoid, x.aval.dtype, out.aval.dtype, length)
+    body = expr.cast(element(x, tuple(index)), wide)
+    _append_reduction(s, Nest(out, axes, body, monoid, over, where=where, op=s.op), wide)
+
+
+def _append_reduction(s: _Lower, nest: Nest, wide: DType) -> None:
+    """`nest`, which reduces in `wide`; few long rows through partial results."""
+    assert nest.monoid is not None
+    few = hint(nest.value.aval.numel) <= FEW_ROWS
+    if nest.monoid.of is None and few and hint(extent(nest.over)) >= LONG_ROW:
+        body, over = _partial(s, nest, wide)
+        nest = replace(nest, body=body, over=over)
+    s.items.append(nest)
+
+
+def _partial(s: _Lower, whole: Nest, wide: DType) -> tuple[Expr, tuple[Affine, ...]]:
+    """(body, loops) of `whole` over results of parts of about CHUNK elements, which are computed in
+    parallel. The parts depend on the sizes only, so the sum does not depend on the threads."""
+    sizes, length = extents(whole.over), extent(whole.over)
+    chunk = _chunk(sizes)
+    count = blocks(length, chunk)
+    part, inner = affine.axis("p0", count), affine.axis("q0", chunk)
+    flat = part * chunk + inner
+    by = affine.axes_by(whole.over, affine.unravel(flat, sizes))
+    body = Rewrite(by)(whole.body)
+    if not same(count * chunk, length):
+        assert whole.monoid is not None
+        rest = expr.const(whole.monoid.unit(wide), wide)
+        body = expr.select(BUILD.lt(expr.index_of(flat), length), body, rest)
+    shape = (*whole.value.aval.shape, count)
+    value = s.fresh(Aval(shape, wide))
+    axes = (*whole.axes, part)
+    s.items.append(Nest(value, axes, body, whole.monoid, (inner,), where=whole.where, op=s.op))
+    return element(value, (*whole.axes, part)), (part,)
+
+
+def _chunk(sizes: Sequence[Size]) -> int:
+    """How many elements of such loops are a part: whole inner loops where that is about CHUNK, so
+    that what is indexed by outer ones needs no quotients; else what divides their number."""
+    if not is_static(sizes):
+        return CHUNK
+    inner = 1
+    for n in reversed(sizes):
+        few, most = blocks(CHUNK, inner), blocks(4 * CHUNK, inner)
+        found = next((d for d in range(few, min(n + 1, most)) if n % d == 0), None)
+        if found is not None:
+            return int(inner * found)
+        inner *= n
+    return next((c for c in range(CHUNK, 4 * CHUNK) if inner % c == 0), CHUNK)
+
+
+def accumulator(monoid: Monoid, x: DType, out: DType, length: Size) -> DType:
+    """The type a reduction over `length` elements runs in. Truth as a mask has no order: its place
+    is found among ints; and its sum, like that of bytes, is counted in 32 bits where it fits."""
+    if x is dt.bool_ and monoid.of is not None:
+        return dt.uint8
+    small = x.itemsize == 1 and out is dt.int64 and at_least(SHORT_SUM, length)
+    if small and monoid is SUM:
+        return dt.int32
+    return x.compute if monoid in (MAX, MIN, ARGMAX, ARGMIN) else out.compute
+
+
+# ---------------------------------------------------------------------------------- views and moves
+
+
+def _view(s: _Lower, call: Call) -> None:
+    x, out, op = call.operands[0], call.outs[0], call.op
+    assert isinstance(x, Value)
+
+    def body(axes: tuple[Affine, ...]) -> Expr:
+        source = op.source(axes, x.aval.shape, call.attrs)  # type: ignore[attr-defined]
+        return element(x, tuple(i if isinstance(i, Affine) else affine.constant(i) for i in source))
+
+    s.nest(out, body, call.where, view=True)
+
+
+def _elements(s: _Lower, call: Call) -> None:
+    """An op whose record says what each element is; the others are routines, like the reading of a
+    tensor that has no dimension, or nothing."""
+    out, rule = call.outs[0], call.op.element  # type: ignore[attr-defined]
+    x = tensors(call)[0].aval if call.op.kind == "index" else None
+    if rule is None or (x is not None and not (x.ndim and some(x.numel))):
+        s.step(call, call.op.name)
+        return
+    m, xs = Elements(call), tuple(Operand(x, out.aval.dtype) for x in call.operands)
+    s.nest(
+        out,
+        lambda axes: expr.cast(rule(m, axes, xs, call.attrs), out.aval.dtype),
+        call.where,
+    )
+
+
+# ---------------------------------------------------------------------------------- the rest
+
+
+def _contract(s: _Lower, call: Call) -> None:
+    """Products in the computing type; operands of 16 bits are widened once, and the result rounded
+    once."""
+    out = call.outs[0]
+    wide = out.aval.dtype.compute
+    if call.op.name == "dot" and (_is_small(call) or (s.widen and _is_vector(call))):
+        _loop_dot(s, call)
+        return
+    if wide.category != dt.FLOAT or not some(out.aval.numel):
+        s.step(call, "extern")
+        return
+    if not s.widen:
+        s.step(call, call.op.name)
+        return
+    operands = tuple(_widened(s, v, wide, call.where) for v in tensors(call))
+    target = out if out.aval.dtype is wide else s.fresh(Aval(out.aval.shape, wide))
+    s.step(Call(call.op, operands, call.attrs, (target,), call.where), call.op.name)
+    if target is not out:
+        s.nest(out, lambda axes: operand(target, axes, out.aval.dtype), call.where)
+
+
+def _widened(s: _Lower, v: Value, wide: DType, where: str) -> Value:
+    if v.aval.dtype is wide:
+        return v
+    return s.nest(s.fresh(Aval(v.aval.shape, wide)), lambda axes: operand(v, axes, wide), where)
+
+
+def _is_small(call: Call) -> bool:
+    a, _ = tensors(call)
+    out = call.outs[0].aval
+    return out.dtype is not dt.bool_ and (
+        out.dtype.category == dt.INT or hint(out.numel * a.aval.shape[-1]) <= SMALL_DOT
+    )
+
+
+def _is_vector(call: Call) -> bool:
+    """Whether a side of the product is 1: every element of the matrix is read once, so a loop at
+    the speed of memory (shared among threads, fused with its neighbours) is all there is to gain.
+    """
+    a, b = tensors(call)
+    out = call.outs[0].aval
+    sides = (*a.aval.shape[-2:], b.aval.shape[-1])
+    return out.dtype.compute.category == dt.FLOAT and any(same(n, 1) for n in sides)
+
+
+def _loop_dot(s: _Lower, call: Call) -> None:
+    (a, b), out = tensors(call), call.outs[0]
+    depth = a.aval.shape[-1]
+    axes = axes_of(out.aval.shape)
+    if not some(depth) or not some(out.aval.numel):
+        s.nest(out, lambda _: expr.const(0, out.aval.dtype), call.where)
+        return
+    *batch, m, n = axes
+    k = affine.axis("k0", depth)
+    wide = out.aval.dtype.compute
+    x = expr.cast(element(a, (*batch, m, k)), wide)
+    y = expr.cast(element(b, (*batch, k, n)), wide)
+    _append_reduction(s, Nest(out, axes, x * y, SUM, (k,), where=call.where, op=s.op), wide)
+
+
+def _window(s: _Lower, call: Call) -> None:
+    s.step(call, call.op.name if call.outs[0].aval.dtype in (dt.float32, dt.float64) else "extern")
+
+
+def _random(s: _Lower, call: Call) -> None:
+    out = call.outs[0]
+    fn = f"random_{call.attrs['dist']}"
+    seed, ordinal = (operand(v, (), dt.int64) for v in call.operands)
+
+    def body(axes: tuple[Affine, ...]) -> Expr:
+        flat = expr.index_of(affine.ravel(axes, out.aval.shape))
+        return expr.random(fn, seed, ordinal, flat, out.aval.dtype)
+
+    s.nest(out, body, call.where)
+
+
+def _routine(s: _Lower, call: Call) -> None:
+    s.step(call, call.op.name)
+
+
+RULES: Final[dict[str, Callable[[_Lower, Call], None]]] = {
+    "pointwise": _pointwise,
+    "cast": _copy,
+    "copy": _copy,
+    "reduce": _reduce,
+    "argreduce": _reduce,
+    "view": _view,
+    "move": _elements,
+    "create": _elements,
+    "index": _elements,
+    "contract": _contract,
+    "window": _window,
+    "random": _random,
+    "scan": _routine,
+    "sort": _routine,
+    "extern": _routine,
+    "dynamic": _routine,
+    "control": _routine,
+}

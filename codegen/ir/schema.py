@@ -1,0 +1,465 @@
+"""The compiler's data: Program (op calls) -> Loops (one nest per value) -> Kernels (fused) ->
+Schedule. Each schema on one screen.
+
+Program   what `jitcap/lower.py` hands over: pure op calls in order, values with static shapes.
+Loops     every value as a function of its index (`Nest`), or an opaque step (`Step`: matrix
+product, sort, callback ...). Kernel    what the emitters spell: a loop over rows; in each row,
+stages in order; in each stage, inner loops.
+
+A fused softmax over the last dimension of x[4096, 1000] is
+
+    Kernel("k0", rows=(r0: 4096,), stages=(
+        Stage(loops=(c0: 1000,), reductions=(Reduction("m", "max", float32, x[r0*1000 + c0]),)),
+        Stage(loops=(c0: 1000,), reductions=(Reduction("s", "sum", float32, exp(x[..] - m)),),
+              stores=(Store("e", c0, exp(..)),)),
+        Stage(loops=(c0: 1000,), stores=(Store("out", r0*1000 + c0, e[c0] / s),)),
+    ), locals=(Buffer("e", float32, 1000, "row"),))
+
+and means, as executable Python, `codegen.show` of it. Rows are independent (any order, in
+parallel); within a row, a stage is complete before the next starts; within a stage, reductions and
+stores at one loop index happen together in any loop order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field, replace
+from typing import Any, Literal
+
+from codegen.ir import affine, expr
+from codegen.ir.affine import Affine, Axis
+from codegen.ir.expr import Checked, Expr, Load
+from codegen.ir.monoid import Monoid
+from codegen.ir.rewrite import Rewrite
+from codegen.ir.sizes import Shape, Size
+from eager.aval import Aval, contiguous_strides
+from eager.dataclass import dataclass
+from eager.dtype import DType
+from eager.op import Op
+from eager.sized import symbols_in
+from eager.symint import Symbol, symbols_of
+
+# ---------------------------------------------------------------------------------- Program
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Value:
+    """A tensor or run-time scalar (weak aval) of a program. `strides` in elements, for inputs;
+    None: contiguous. `symbol`: the name of the symbol of which an input is the value."""
+
+    id: int
+    aval: Aval
+    strides: Shape | None = None
+    symbol: str = ""
+
+    @property
+    def layout(self) -> Shape:
+        """Its strides in memory."""
+        return contiguous_strides(self.aval.shape) if self.strides is None else self.strides
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Call:
+    """One op call. `where` is the user's "file:line", for errors at run time."""
+
+    op: Op
+    operands: tuple[Value | bool | int | float | complex, ...]
+    attrs: Mapping[str, Any]
+    outs: tuple[Value, ...]
+    where: str = ""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Check:
+    """A bool (a scalar) that must be true, or the run fails before it has written an input. `where`
+    says what was expected, then "|", then the user's "file:line"."""
+
+    value: Value
+    where: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Program:
+    """Calls in order of execution. `writes` (input, value): after the run the input's memory holds
+    the value. Every symbol in a size is the value of an input. `resident`: it runs in a device's
+    memory, where its run-time scalars lie, too."""
+
+    inputs: tuple[Value, ...]
+    calls: tuple[Call, ...]
+    outputs: tuple[Value, ...]
+    writes: tuple[tuple[Value, Value], ...] = ()
+    checks: tuple[Check, ...] = ()
+    resident: bool = False
+
+    @property
+    def symbols(self) -> dict[str, int]:
+        """The positions of the inputs that are symbols' values, by name."""
+        return {v.symbol: i for i, v in enumerate(self.inputs) if v.symbol}
+
+    def used_symbols(self) -> set[Symbol]:
+        """The symbols in its sizes."""
+        sizes = {v.aval.shape for call in self.calls for v in call.outs}
+        sizes |= {shape for v in self.inputs for shape in (v.aval.shape, v.layout)}
+        return symbols_in((*sizes, *(call.attrs for call in self.calls)))
+
+    def raises(self, known: dict[Program, bool]) -> bool:
+        """Whether it calls a function that may raise. `known`: the answers for other programs."""
+        if self not in known:
+            known[self] = any(
+                call.op.raises or any(p.raises(known) for p in call.attrs.get("programs", ()))
+                for call in self.calls
+            )
+        return known[self]
+
+    def values(self) -> Iterator[Value]:
+        """The inputs, and what calls define."""
+        yield from self.inputs
+        for call in self.calls:
+            yield from call.outs
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What to compile for. `isa`: "native", "avx512", "avx2" or "baseline"; threads 0: as many as
+    there are cores. `place`: the device whose arrays a program for one takes and gives, under its
+    `name`; "": it takes and gives those of the host."""
+
+    backend: str = "cpp"  # a key of codegen.BACKENDS
+    isa: str = "native"
+    threads: int = 0
+    place: str = ""
+    name: str = ""
+
+
+class Unsupported(Exception):
+    """The program needs something this backend does not compile: the caller runs it in eager. Says
+    what and where."""
+
+
+# ---------------------------------------------------------------------------------- Loops
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Nest:
+    """value[axes] = body, or, with a monoid, the reduction of body over `over` (axes outside
+    `axes`)."""
+
+    value: Value
+    axes: tuple[Affine, ...]  # one per dimension of the value: an Axis, or 0 for size 1
+    body: Expr
+    monoid: Monoid | None = None
+    over: tuple[Affine, ...] = ()
+    view: bool = False  # body is a single Read: a change of index, never worth memory
+    where: str = ""
+    op: str = ""  # the op that the value is of, for notes
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Step:
+    """An op that is not a loop over expressions; a library routine or a callback computes whole
+    outputs."""
+
+    call: Call
+    name: str  # "dot", "conv", ..., "extern"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Loops:
+    """Items in order of execution; each value is defined once."""
+
+    program: Program
+    items: tuple[Nest | Step, ...]
+
+    def values(self) -> Iterator[Value]:
+        """The inputs, and what items define."""
+        yield from self.program.inputs
+        for item in self.items:
+            yield from item.call.outs if isinstance(item, Step) else (item.value,)
+
+
+# ---------------------------------------------------------------------------------- Kernels
+
+BufferKind = Literal["input", "scalar", "output", "temp", "row"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Buffer:
+    """Flat memory of `size` elements. "scalar": a run-time number. "row": private to one row of one
+    kernel.
+
+    `alias`: the buffer whose memory it is, from the byte `offset` on: an input that is written in
+    place, or what a step of a loop sees of another."""
+
+    name: str
+    dtype: DType
+    size: Size
+    kind: BufferKind
+    alias: str = ""
+    offset: int = 0
+
+    @property
+    def nbytes(self) -> Size:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def home(self) -> str:
+        """The buffer whose memory it is."""
+        return self.alias or self.name
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Store:
+    """buffer[offset] = value; or, with a monoid, combined with what is there.
+
+    Offsets are distinct for distinct loop indices. A store that combines, or one through an opaque
+    index, may collide: its stage runs in loop order."""
+
+    buffer: str
+    offset: Affine
+    value: Expr
+    monoid: Monoid | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reduction:
+    """Local `name` of `dtype` = the reduction of `value` over the stage's loops; value.dtype is the
+    type it accumulates in.
+
+    argmax and argmin give the `position` (an index form over the loops, int64) of the first
+    extremum. NaN wins max, min, argmax and argmin."""
+
+    name: str
+    monoid: Monoid
+    dtype: DType
+    value: Expr
+    position: Affine | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Stage:
+    """Loops (outermost first; none: once per row) around reductions and stores."""
+
+    loops: tuple[Axis, ...]
+    reductions: tuple[Reduction, ...] = ()
+    stores: tuple[Store, ...] = ()
+
+    def roots(self) -> tuple[Expr, ...]:
+        """Every expression that is computed, those inside the stores' offsets included."""
+        found = [r.value for r in self.reductions]
+        for s in self.stores:
+            found += [s.value, *affine.opaques(s.offset)]
+        return tuple(found)
+
+    def walk(self) -> Iterable[Expr]:
+        """Every distinct expression, operands first."""
+        return expr.walk(*self.roots())
+
+    def loads(self) -> Iterator[Load]:
+        return (x for x in self.walk() if isinstance(x, Load))
+
+    def indices(self) -> Iterator[Affine]:
+        """Every index form: of stores, loads and index values."""
+        for s in self.stores:
+            yield s.offset
+        for x in self.walk():
+            yield from expr.indices(x)
+
+    def map(self, by: Rewrite, loops: tuple[Axis, ...] | None = None) -> Stage:
+        """The stage with every expression and index through `by`, and other `loops` around it."""
+        return Stage(
+            self.loops if loops is None else loops,
+            tuple(
+                replace(
+                    r,
+                    value=by(r.value),
+                    position=None if r.position is None else by.index(r.position),
+                )
+                for r in self.reductions
+            ),
+            tuple(replace(s, offset=by.index(s.offset), value=by(s.value)) for s in self.stores),
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Kernel:
+    """Stages over independent rows. `note` says which ops were fused; `where` the first user's
+    line."""
+
+    name: str
+    rows: tuple[Axis, ...]
+    stages: tuple[Stage, ...]
+    locals: tuple[Buffer, ...] = ()
+    note: str = ""
+    where: str = ""
+
+    def loads(self) -> Iterator[Load]:
+        return (x for stage in self.stages for x in stage.loads())
+
+    def stores(self) -> Iterator[Store]:
+        return (s for stage in self.stages for s in stage.stores)
+
+    def reads(self) -> tuple[str, ...]:
+        """The buffers that it loads from, by first use."""
+        return tuple(dict.fromkeys(x.buffer for x in self.loads()))
+
+    def writes(self) -> tuple[str, ...]:
+        """The buffers that it stores to, by first use."""
+        return tuple(dict.fromkeys(s.buffer for s in self.stores()))
+
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols in its sizes and indices, sorted."""
+        sizes: list[Any] = [a.size for a in self.rows]
+        sizes += [b.size for b in self.locals]
+        for stage in self.stages:
+            sizes += [a.size for a in stage.loops]
+            for x in stage.walk():
+                sizes += (x.lo, x.hi) if isinstance(x, Checked) else ()
+            for index in stage.indices():
+                sizes += affine.sizes(index)
+        return tuple(sorted({s.name for n in sizes for s in symbols_of(n)}))
+
+    def is_elementwise(self) -> bool:
+        """Whether it only stores, in one nest of loops."""
+        return len(self.stages) == 1 and not self.stages[0].reductions and not self.locals
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Access:
+    """A strided view of a buffer: `shape` and `strides` in elements, one per dimension, from
+    `offset`."""
+
+    buffer: str
+    offset: Size
+    shape: Shape
+    strides: Shape
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Library:
+    """A step with its operands placed: `name` is the routine, `outs` buffers (contiguous)."""
+
+    name: str
+    op: Op
+    operands: tuple[Access | int | float | str, ...]  # a str names the buffer of a number
+    outs: tuple[str, ...]
+    attrs: Mapping[str, Any]
+    avals: tuple[Aval, ...]  # of the operands
+    out_avals: tuple[Aval, ...]
+    where: str = ""
+    bodies: tuple[
+        Any, ...
+    ] = ()  # the programs of its attributes, compiled: see `codegen.fuse.bodies`
+
+    def fails(self, known: dict[Program, bool]) -> bool:
+        """Whether it can make the run fail: a function that may raise. `known`: which programs
+        have one."""
+        return self.op.raises or any(p.raises(known) for p in self.attrs.get("programs", ()))
+
+    def reads(self) -> tuple[str, ...]:
+        """The buffers of its operands."""
+        names = (x.buffer if isinstance(x, Access) else x for x in self.operands)
+        return tuple(dict.fromkeys(x for x in names if isinstance(x, str)))
+
+    def writes(self) -> tuple[str, ...]:
+        return self.outs
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Refusal:
+    """Why a value was not fused into a kernel: the record behind JITCAP_DEBUG=4."""
+
+    what: str
+    into: str
+    why: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Fused:
+    """The whole program after fusion: items in order of execution over named buffers."""
+
+    program: Program
+    buffers: Mapping[str, Buffer]
+    items: tuple[Kernel | Library, ...]
+    outputs: tuple[Access, ...]  # where each program output lies
+    refusals: tuple[Refusal, ...] = ()
+
+    def kernels(self) -> Iterator[Kernel]:
+        return (item for item in self.items if isinstance(item, Kernel))
+
+    def failing(self) -> set[int]:
+        """The positions of the items that can make the run fail: that have a check of the program,
+        or call a function that may raise."""
+        checks = {f"v{check.value.id}" for check in self.program.checks}
+        known: dict[Program, bool] = {}  # many items call one program
+        return {
+            i
+            for i, item in enumerate(self.items)
+            if (isinstance(item, Library) and item.fails(known))
+            or (isinstance(item, Kernel) and not checks.isdisjoint(item.writes()))
+        }
+
+    def touching(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        """The positions of the items that read, and of those that write, each buffer."""
+        readers: dict[str, list[int]] = {}
+        writers: dict[str, list[int]] = {}
+        for i, item in enumerate(self.items):
+            for table, names in ((readers, item.reads()), (writers, item.writes())):
+                for name in names:
+                    table.setdefault(name, []).append(i)
+        return readers, writers
+
+    def map_kernels(self, rule: Callable[[Kernel], Iterable[Kernel]]) -> Fused:
+        """Each kernel replaced by what `rule` makes of it."""
+        items: list[Kernel | Library] = []
+        for item in self.items:
+            items += rule(item) if isinstance(item, Kernel) else (item,)
+        return replace(self, items=tuple(items))
+
+    def homes(self, names: Iterable[str]) -> set[str]:
+        """The memory behind buffers: those that share it are one."""
+        return homes(names, self.buffers)
+
+
+def homes(names: Iterable[str], buffers: Mapping[str, Buffer]) -> set[str]:
+    """The memory behind buffers; a kernel's own are in no table."""
+    return {buffers[name].home if name in buffers else name for name in names}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Schedule:
+    """How the CPU runs a kernel. `vector`: the axis spread over SIMD lanes, per stage (None:
+    scalar); `parallel`: rows are shared among threads. `row_vector`: lanes hold neighbouring rows
+    (reductions over an outer dimension)."""
+
+    vector: tuple[Axis | None, ...]
+    parallel: bool
+    row_vector: Axis | None = None
+    # A transpose: the row axis along which other accesses are contiguous.
+    across: Axis | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tiled:
+    """Fused kernels with axes split and merged, and a schedule by kernel name."""
+
+    fused: Fused
+    schedules: Mapping[str, Schedule]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Plan:
+    """Byte offsets of the temporaries in the arena, and its size. Or, where sizes are symbolic, the
+    `blocks` to be placed at run time: (first item, last item, bytes) by name. (Those of a body are
+    lined up instead.)"""
+
+    offsets: Mapping[str, Size]
+    arena_bytes: Size
+    blocks: Mapping[str, tuple[int, int, Size]] = field(default_factory=dict)
+
+    @property
+    def is_symbolic(self) -> bool:
+        return bool(self.blocks)
+
+    def slot(self, name: str) -> int:
+        """The number of a block, in the order of `blocks`."""
+        return list(self.blocks).index(name)

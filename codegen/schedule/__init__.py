@@ -1,0 +1,1 @@
+"""Between fusion and the targets: order, places and batches of kernels and steps."""

@@ -1,0 +1,143 @@
+"""Between fuse and tile: inputs that are updated in place. Fused -> Fused with written values in
+their inputs' memory.
+
+A written value is computed straight into its input's memory when nothing reads the old value
+afterwards: every other reader is an earlier item, and in the same kernel reads happen at the index
+that is being written, and nothing can fail any more. A call leaves it to its body, which writes the
+input itself. Otherwise it goes to a temporary and is
+copied at the end. So a run that fails has written no input.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from codegen.ir import affine, expr
+from codegen.ir.expr import Load
+from codegen.ir.schema import Access, Fused, Kernel, Library, Stage, Store, Value
+from codegen.ir.sizes import is_contiguous, same_all, some
+from eager.aval import contiguous_strides
+from eager.op import REGISTRY
+
+Operands: TypeAlias = Callable[[Library], dict[str, list[int]]]  # the numbers of those in a buffer
+
+
+def place_writes(fused: Fused) -> Fused:
+    if not fused.program.writes:
+        return fused
+    readers, writers = fused.touching()
+    buffers = dict(fused.buffers)
+    last = max(fused.failing(), default=-1)
+    pairs: dict[int, list[tuple[int, int]]] = {}  # of calls, by item: (operand, output)
+    copies: list[tuple[Value, Value]] = []
+    operands = functools.cache(_operands)  # a call may update hundreds of tensors
+    for target, value in fused.program.writes:
+        name, source = f"v{target.id}", f"v{value.id}"
+        b = buffers.get(source)
+        if b is None or not some(target.aval.numel):
+            continue
+        early = any(at <= last for at in writers.get(source, []))
+        places = readers.get(name, []), writers.get(source, [])
+        if not early and _in_place(fused, target, source, *places, operands):
+            buffers[source] = replace(b, alias=name)
+            (at,) = places[1]
+            item = fused.items[at]
+            operand = _operand_to_update(item, target, operands) if at in places[0] else None
+            if isinstance(item, Library) and operand is not None:
+                pairs.setdefault(at, []).append((operand, item.outs.index(source)))
+        else:
+            copies.append((target, value))
+    items = [_updating(item, pairs.get(at, ())) for at, item in enumerate(fused.items)]
+    items += (_copy(i, t, v) for i, (t, v) in enumerate(copies))
+    return replace(fused, buffers=buffers, items=tuple(items))
+
+
+def _updating(item: Kernel | Library, pairs: Sequence[tuple[int, int]]) -> Kernel | Library:
+    """A call with what it updates."""
+    if not pairs:
+        return item
+    assert isinstance(item, Library)
+    return replace(item, attrs={**item.attrs, "writes": tuple(pairs)})
+
+
+def _in_place(
+    fused: Fused,
+    target: Value,
+    source: str,
+    readers: list[int],
+    writers: list[int],
+    operands: Operands,
+) -> bool:
+    if not same_all(target.layout, contiguous_strides(target.aval.shape)) or len(writers) != 1:
+        return False
+    at = writers[0]
+    item = fused.items[at]
+    if any(r > at for r in readers):
+        return False
+    if at not in readers:
+        return True
+    if isinstance(item, Library):
+        return _operand_to_update(item, target, operands) is not None
+    assert isinstance(item, Kernel)
+    return _reads_where_it_writes(item, f"v{target.id}", source)
+
+
+def _operands(call: Library) -> dict[str, list[int]]:
+    """Which of its operands lie in each buffer."""
+    found: dict[str, list[int]] = {}
+    for i, x in enumerate(call.operands):
+        if isinstance(x, Access):
+            found.setdefault(x.buffer, []).append(i)
+    return found
+
+
+def _operand_to_update(call: Kernel | Library, target: Value, operands: Operands) -> int | None:
+    """The operand of a call that is `target`, all of it, if no other lies in its memory."""
+    name = f"v{target.id}"
+    if not isinstance(call, Library) or call.name != "call":
+        return None
+    at = operands(call).get(name, ())
+    if len(at) != 1:
+        return None
+    x = call.operands[at[0]]
+    assert isinstance(x, Access)
+    whole = same_all(x.shape, target.aval.shape) and is_contiguous(x.shape, x.strides)
+    return at[0] if whole else None
+
+
+def _reads_where_it_writes(kernel: Kernel, old: str, new: str) -> bool:
+    """Every read of `old` is at the offset that `new` is stored to, in the same stage or an earlier
+    one."""
+    for i, stage in enumerate(kernel.stages):
+        for store in stage.stores:
+            if store.buffer == new:
+                later = kernel.stages[i + 1 :]
+                if any(_loads(s, old) for s in later):
+                    return False
+                return all(
+                    x.offset is store.offset for s in kernel.stages[: i + 1] for x in _loads(s, old)
+                )
+    return False
+
+
+def _loads(stage: Stage, name: str) -> list[Load]:
+    return [x for x in stage.loads() if x.buffer == name]
+
+
+def _copy(i: int, target: Value, value: Value) -> Kernel | Library:
+    """input[...] = temporary, at the end. Kernels hold no complex numbers."""
+    aval, strides = value.aval, contiguous_strides(value.aval.shape)
+    if aval.dtype.is_complex and same_all(target.layout, contiguous_strides(target.aval.shape)):
+        whole = Access(f"v{value.id}", 0, aval.shape, strides)
+        outs = (f"v{target.id}",)
+        return Library("complex clone", REGISTRY["clone"], (whole,), outs, {}, (aval,), (aval,))
+    r = affine.axis("r", target.aval.numel)
+    index = affine.unravel(r, target.aval.shape)
+    loaded = expr.load(f"v{value.id}", r, value.aval.dtype)
+    store = Store(f"v{target.id}", affine.dot_strides(index, target.layout), loaded)
+    return Kernel(
+        f"w{i}", affine.counters(r), (Stage((), (), (store,)),), (), f"write v{target.id}"
+    )

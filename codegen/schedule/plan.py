@@ -1,0 +1,101 @@
+"""After the last change of order: where everything lies. Fused -> Plan (arena offsets of the
+temporaries).
+
+Live ranges over the order of execution, then greedy best fit by decreasing size: each temporary
+goes to the lowest offset that is free during its life. Temporaries whose lives do not overlap share
+memory; offsets are multiples of 64 bytes. Where sizes are symbolic, that is done at run time, for
+each vector of sizes once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from codegen.ir.schema import Fused, Plan
+from codegen.ir.sizes import Size, is_static, round_up, same
+
+ALIGN: Final = 64
+
+
+def plan(fused: Fused, scratch: Mapping[str, tuple[int, Size]]) -> Plan:
+    """`scratch`: what items need besides while they run, by name: (position, bytes)."""
+    lives = live_ranges(fused)
+    room = {n: round_up(_some(fused.buffers[n].nbytes), ALIGN) for n in lives}
+    blocks = {n: (a, b, room[n]) for n, (a, b) in lives.items()}
+    blocks |= {n: (i, i, round_up(size, ALIGN)) for n, (i, size) in scratch.items()}
+    if not is_static(size for _, _, size in blocks.values()):
+        return Plan({}, 0, blocks)
+    offsets, size = place(blocks)
+    return Plan(offsets, size)
+
+
+def line_up(plan: Plan) -> Plan:
+    """The same with places that are expressions of the symbols: for a body, which is run where its
+    caller says. A block takes the place of one that is as large and not needed any more."""
+    if not plan.is_symbolic:
+        return plan
+    offsets: dict[str, Size] = {}
+    total: Size = 0
+    taken: list[tuple[int, Size, Size]] = []  # the last item that needs it, place, bytes
+    for name, (first, last, size) in sorted(plan.blocks.items(), key=lambda b: b[1][0]):
+        free = (i for i, (end, _, room) in enumerate(taken) if end < first and same(room, size))
+        at = next(free, None)
+        if at is None:
+            taken.append((last, total, size))
+            offsets[name], total = total, total + size
+        else:
+            offsets[name] = taken[at][1]
+            taken[at] = last, *taken[at][1:]
+    return Plan(offsets, total)
+
+
+def _some(nbytes: Size) -> Size:
+    return max(nbytes, 1) if is_static((nbytes,)) else nbytes
+
+
+def live_ranges(fused: Fused) -> dict[str, tuple[int, int]]:
+    """First and last item that touches each temporary."""
+    lives: dict[str, tuple[int, int]] = {}
+    for i, item in enumerate(fused.items):
+        for name in (*item.reads(), *item.writes()):
+            b = fused.buffers.get(name)
+            if b is not None and b.kind == "temp" and not b.alias:
+                first = lives.get(name, (i, i))[0]
+                lives[name] = (first, i)
+    return lives
+
+
+def place(lives: dict[str, tuple[int, int, int]]) -> tuple[dict[str, int], int]:
+    """(first, last, bytes) per name -> (offset per name, total bytes)."""
+    offsets: dict[str, int] = {}
+    placed = np.zeros((4, len(lives)), np.int64)  # offset, end, first, last; sorted by offset
+    total = 0
+    by_size = sorted(lives.items(), key=lambda t: (-t[1][2], t[1][0], t[0]))
+    for i, (name, (first, last, size)) in enumerate(by_size):
+        starts, ends, firsts, lasts = placed[:, :i]
+        alive = (lasts >= first) & (firsts <= last)
+        at = _gap(starts[alive], ends[alive], size)
+        offsets[name] = at
+        k = starts.searchsorted(at)
+        placed[:, k + 1 : i + 1] = placed[:, k:i].copy()
+        placed[:, k] = at, at + size, first, last
+        total = max(total, at + size)
+    return offsets, total
+
+
+def _gap(starts: Any, ends: Any, size: int) -> int:
+    """Start of the smallest gap that fits between these blocks, or the end of the last.
+
+    On NumPy arrays, because every block is compared with every other: 20,000 of them would take
+    minutes in plain Python.
+    """
+    if not len(starts):
+        return 0
+    ends = np.maximum.accumulate(ends)
+    free = np.concatenate([[0], ends[:-1]])
+    room = starts - free
+    fits = np.flatnonzero(room >= size)
+    return int(free[fits[room[fits].argmin()]] if len(fits) else ends[-1])

@@ -1,0 +1,178 @@
+"""Convolutions as library steps: what jitcap_conv.h is told, and its scratch. Writer -> lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+from codegen.ir.sizes import Size, blocks, hint, is_static, numel, round_up, same, same_all
+from codegen.targets.cpp.step import Writer, array, team, three
+from codegen.targets.cpp.table import size_text
+from eager.dataclass import dataclass
+
+BAND_BYTES: Final = 1 << 18  # a band of source stays in the second-level cache
+PARTIAL_BYTES: Final = 1280 << 10  # partial weight gradients: more cost more than they gain
+SLACK: Final = 128  # elements that the last tile of a band may read past its end
+_OPERANDS: Final = "const Conv &, const {T} *, const {T} *, {T} *, ConvRoom<{T}>"
+FORWARD: Final = f"void conv<{{T}}>({_OPERANDS})"
+INPUT_GRAD: Final = f"void conv_input_grad<{{T}}>({_OPERANDS})"
+WEIGHT_GRAD: Final = f"void conv_weight_grad<{{T}}>({_OPERANDS}, i64)"
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """A convolution: x (n, c, *size), w (o, c / groups, *kernel); three spatial dimensions."""
+
+    n: int
+    c: int
+    o: int
+    groups: int
+    size: tuple[int, ...]
+    out: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    @property
+    def taps(self) -> int:
+        return numel(self.kernel)
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is a matrix product per sample, and one that is worth BLAS."""
+        ones = same(self.taps, 1) and same(self.groups, 1)
+        plain = ones and same_all(self.size, self.out) and not any(self.padding)
+        return plain and min(map(hint, (self.c, self.o, numel(self.out)))) >= 32
+
+    def text(self) -> str:
+        """The initialiser of a jc::Conv."""
+        fields = (self.size, self.out, self.kernel, self.stride, self.padding, self.dilation)
+        counts = map(size_text, (self.n, self.c, self.o, self.groups))
+        return f"{{{', '.join([*counts, *map(array, fields)])}}}"
+
+    def dims(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """(size, out, kernel, stride, dilation) per dimension."""
+        return zip(self.size, self.out, self.kernel, self.stride, self.dilation, strict=True)
+
+
+def geometry(x: tuple[int, ...], w: tuple[int, ...], out: tuple[int, ...], attrs: Any) -> Geometry:
+    return Geometry(
+        x[0], x[1], w[0], attrs["groups"],
+        three(x[2:], 1), three(out[2:], 1), three(w[2:], 1),
+        three(attrs["stride"], 1), three(attrs["padding"], 0), three(attrs["dilation"], 1),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """One dimension of a band: results, how far apart they read, distance of the outermost taps."""
+
+    count: int
+    step: int
+    taps: int
+    span: int
+
+
+def _forward(g: Geometry) -> list[_Reach]:
+    return [_Reach(out, s, k, (k - 1) * d) for _, out, k, s, d in g.dims()]
+
+
+def _backward(g: Geometry) -> list[_Reach]:
+    """The largest of the interleaved parts."""
+    reach = []
+    for size, _, k, s, d in g.dims():
+        div = math.gcd(s, d)
+        taps = blocks(k, s // div)
+        reach.append(_Reach(blocks(size, s), 1, taps, (taps - 1) * (d // div)))
+    return reach
+
+
+def band_elements(reach: list[_Reach], channels: int, rows: int) -> int:
+    """Elements of the source of `rows` result rows, as Band in the header lays them out."""
+    depth, height, across = reach
+    width = (across.count + across.span // across.step) * min(across.step, across.span + 1)
+    return channels * depth.taps * ((rows - 1) * height.step + height.span + 1) * width + SLACK
+
+
+def band_room(reach: list[_Reach], channels: int, itemsize: int) -> int:
+    """Elements of one member's band: all rows, or what fits the cache, but one row at least."""
+    whole = band_elements(reach, channels, reach[1].count)
+    return capped(band_elements(reach, channels, 1), whole, BAND_BYTES // itemsize)
+
+
+def capped(least: Size, whole: Size, most: int) -> Size:
+    """`whole`, but `most` at most, and `least` at least; more than that, where it is not known."""
+    if is_static((least, whole)):
+        return max(least, min(whole, most))
+    return least + most
+
+
+def _room(w: Writer, ctype: str, packed: int, offsets: int, room: int, turned: int) -> str:
+    """Scratch, as the initialiser of a jc::ConvRoom."""
+    size = w.step.out_avals[0].dtype.itemsize
+    room, turned = (round_up(x * size, 64) // size for x in (room, turned))
+    parts = (
+        f"({ctype} *){w.take(packed * size)}",
+        f"(i64 *){w.take(8 * offsets)}",
+        f"({ctype} *){w.take(team() * (room + turned) * size)}",
+    )
+    return f"{{{', '.join(parts)}, {size_text(room)}, {size_text(turned)}, {team()}}}"
+
+
+def _padded(channels: int, itemsize: int) -> int:
+    """Channels rounded up to whole tiles of any processor."""
+    return round_up(channels, 2 * 64 // itemsize)
+
+
+def conv(w: Writer) -> None:
+    out = w.step.out_avals[0]
+    g = geometry(w.aval(0).shape, w.aval(1).shape, out.shape, w.step.attrs)
+    _correlate(w, g, "conv", _forward(g), g.c // g.groups, g.o // g.groups)
+
+
+def conv_input_grad(w: Writer) -> None:
+    out = w.step.out_avals[0]
+    g = geometry(out.shape, w.aval(1).shape, w.aval(0).shape, w.step.attrs)
+    _correlate(w, g, "conv_input_grad", _backward(g), g.o // g.groups, g.c // g.groups)
+
+
+def _correlate(w: Writer, g: Geometry, name: str, reach: list[_Reach], cin: int, cout: int) -> None:
+    """A call that turns `cin` channels of the first operand into `cout`, per group."""
+    ctype, size = w.ctype(0), w.step.out_avals[0].dtype.itemsize
+    source, weight = w.dense(0), w.dense(1)
+    if g.is_product:
+        _product(w, g, weight, source, cout)
+        return
+    packed = g.groups * _padded(cout, size) * cin * g.taps
+    room = _room(w, ctype, packed, g.taps, band_room(reach, cin, size), 0)
+    w.constant("Conv", "g", g.text())
+    w.call(f"{name}<{ctype}>", "g", source, weight, w.out(), room)
+
+
+def _product(w: Writer, g: Geometry, weight: str, source: str, cout: int) -> None:
+    """A 1x1 filter: per sample, weights (o, c), or their transpose, times (channels, places)."""
+    places, cin = numel(g.size), g.c + g.o - cout
+    transposed = str(w.step.name == "conv_input_grad").lower()
+    w.table("i64", "batch", (g.n, 0, cin * places))
+    c, line = size_text(g.c), size_text(places)
+    a, b = f"{{{weight}, {c}, {transposed}}}", f"{{{source}, {line}, false}}"
+    w.call(f"dot<{w.ctype(0)}>", cout, places, cin, a, b, w.out(), 1, "batch")
+
+
+def conv_weight_grad(w: Writer) -> None:
+    out = w.step.out_avals[0]
+    g = geometry(w.aval(1).shape, out.shape, w.aval(0).shape, w.step.attrs)
+    ctype, size = w.ctype(0), out.dtype.itemsize
+    grad, source = w.dense(0), w.dense(1)
+    cin = g.c // g.groups
+    partial = g.groups * _padded(g.o // g.groups, size) * cin * g.taps
+    parts = hint(g.n * g.out[0] * g.out[1])
+    chunks = max(1, min(8, parts, PARTIAL_BYTES // hint(partial * size)))
+    reach = _forward(g)
+    row = g.out[2] * _padded(1, size)
+    turned = capped(row, row * g.out[1], BAND_BYTES // size)
+    room = _room(w, ctype, chunks * partial, cin * g.taps, band_room(reach, cin, size), turned)
+    w.constant("Conv", "g", g.text())
+    w.call(f"conv_weight_grad<{ctype}>", "g", grad, source, w.out(), room, chunks)

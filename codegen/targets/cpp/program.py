@@ -1,0 +1,365 @@
+"""Emit: the whole program as one C++ source with one entry. Tiled -> Spelled -> Batched -> (with a
+Plan) Source.
+
+Kernels that are the same up to their buffers are emitted once, and those of a batch are launched as
+one. The entry is a straight line of calls; temporaries are offsets into the arena, library steps
+are calls of the headers' routines or of host callbacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+
+from codegen.ir.schema import Fused, Kernel, Library, Plan, Tiled
+from codegen.ir.sizes import at_least, name_of, some
+from codegen.runtime import artifact
+from codegen.schedule import batch_updates
+from codegen.schedule.plan import line_up
+from codegen.schedule.plan import plan as plan_memory
+from codegen.targets.cpp import control, library, table
+from codegen.targets.cpp.kernel import KernelText, emit_kernel
+from codegen.targets.cpp.runtime.support import wanted_threads
+from codegen.targets.cpp.step import team
+from codegen.targets.cpp.table import size_text
+from eager.aval import Aval
+from eager.dataclass import dataclass
+
+ENTRY = "jitcap_entry"
+UNIT_BYTES = 10_000  # kernels of this much text are worth a compiler process of their own
+
+
+@dataclass(eq=False, slots=True)
+class Source:
+    """The text, to read; what the entry needs to be called; the kernels for `explain`. `files`: the
+    same as it is compiled (file name -> text), in parts that compile at the same time; `libraries`:
+    parts whose text other programs have, too."""
+
+    text: str
+    signature: artifact.Signature
+    kernels: tuple[artifact.Kernel, ...]
+    files: Mapping[str, str]
+    libraries: Mapping[str, str]
+
+
+@dataclass(eq=False, slots=True)
+class _Sites:
+    """Error sites ("file:line") by number, and host callbacks."""
+
+    names: list[str] = field(default_factory=list)
+    hosts: list[artifact.Host] = field(default_factory=list)
+
+    def number(self, where: str) -> int:
+        if where not in self.names:
+            self.names.append(where)
+        return self.names.index(where)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Spelled:
+    """Kernels as functions, by name."""
+
+    fused: Fused
+    texts: Mapping[str, KernelText]
+
+    @property
+    def text(self) -> str:
+        functions = (text.text.replace("{name}", name) for name, text in self.texts.items())
+        return "\n\n".join(['#include "jitcap_kernel.h"', *functions])
+
+
+Batched = batch_updates.Batched[Kernel | Library, KernelText]
+
+
+def spell(tiled: Tiled) -> Spelled:
+    """Every kernel as a function."""
+    fused, symbolic = tiled.fused, bool(tiled.fused.program.symbols)
+    texts = {
+        item.name: emit_kernel(item, tiled.schedules[item.name], fused.buffers, symbolic=symbolic)
+        for item in fused.kernels()
+    }
+    return Spelled(fused, texts)
+
+
+def batch(spelled: Spelled) -> Batched:
+    """Equal updates of different tensors side by side.
+
+    Only kernels that touch no temporaries move, so that memory never grows by it: a gradient that
+    stays in `.grad` outlives the program anyway; one that dies in its update does so at once."""
+    fused, texts = spelled.fused, spelled.texts
+    large = {b.name for b in fused.buffers.values() if b.kind == "temp" and not at_least(1, b.size)}
+    keys = {
+        item.name: texts[item.name].text
+        for item in fused.kernels()
+        if some(texts[item.name].size)
+        and large.isdisjoint(fused.homes((*item.reads(), *item.writes())))
+    }
+    failing = fused.failing()  # comes before the first item that writes an input
+    barrier = fused.items[max(failing)] if failing else None
+    batches = batch_updates.batch_updates(fused, fused.items, keys, barrier)
+    items = tuple(item for batch in batches for item in batch)
+    return Batched(replace(fused, items=items), batches, texts)
+
+
+def plan(batched: Batched) -> Plan:
+    """Memory for the temporaries, and for what library steps need while they run."""
+    scratch = {
+        library.scratch_name(item): (i, size)
+        for i, item in enumerate(batched.fused.items)
+        if isinstance(item, Library) and some(size := library.scratch_bytes(item))
+    }
+    scratch |= {
+        room_name(item.name): (i, batched.known[item.name].room * team())
+        for i, item in enumerate(batched.fused.items)
+        if isinstance(item, Kernel) and some(batched.known[item.name].room)
+    }
+    return plan_memory(batched.fused, scratch)
+
+
+def plan_body(batched: Batched) -> Plan:
+    """The same for a program inside another."""
+    return line_up(plan(batched))
+
+
+def room_name(kernel: str) -> str:
+    """The name under which a plan keeps the buffers of rows of a kernel."""
+    return f"{kernel}.rows"
+
+
+def emit(batched: Batched, plan: Plan) -> Source:
+    fused, places = batched.fused, Places(batched.fused, plan)
+    writer = _Emission(places.first_host)
+    calls = writer.lines(batched, places)
+    functions = list(writer.functions.values())
+    declared, libraries = library.heavy(writer.steps)
+    files = {}
+    here, *others = share_out(functions, wanted_threads())
+    for i, part in enumerate(others):
+        heads = (f"{text.types}\n{text.head};".replace("{name}", name) for name, text in part)
+        declared = [*declared, "namespace jc {", *heads, "}"]
+        files[f"kernels{i}.cpp"] = unit(part)
+    files = {"graph.cpp": writer.main(here, declared, calls), **files}
+    whole, signed = writer.main(functions, [], calls), signature(fused, plan, writer.sites)
+    return Source(whole, signed, tuple(writer.kernels), files, libraries)
+
+
+Functions = list[tuple[str, KernelText]]
+
+
+class _Emission:
+    """What has been written so far: kernels and bodies as functions, each text once."""
+
+    def __init__(self, first_host: int) -> None:
+        self.first_host = first_host
+        self.functions: dict[str, tuple[str, KernelText]] = {}
+        self.kernels: list[artifact.Kernel] = []
+        self.bodies: dict[str, str] = {}  # lines -> the function, those that it calls before it
+        self.named: dict[Batched, str] = {}  # the functions of bodies that many steps call
+        self.steps: list[Library] = []  # that call routines
+        self.sites = _Sites()
+
+    def lines(self, batched: Batched, places: Places) -> list[str]:
+        """The calls of a program, or of a body."""
+        calls: list[str] = places.sizes()
+        left = batched.fused.failing()
+        done = 0
+        for batch in batched.batches:
+            first = batch[0]
+            if left and done > max(left):
+                calls.append("if (jc::error_of(arena)->code) return 1;  // no input is written yet")
+                left = set()
+            done += len(batch)
+            if isinstance(first, Library):
+                calls += self.step(first, places)
+                continue
+            texts = {item.name: batched.known[item.name] for item in batch}
+            name = self.function(first, texts[first.name])
+            calls.append(call_kernel(name, texts, places, self.sites))
+        return calls
+
+    def function(self, kernel: Kernel | Library, text: KernelText) -> str:
+        """The name of a kernel's function."""
+        body = text.text
+        if body not in self.functions:
+            assert isinstance(kernel, Kernel)
+            name = f"k{len(self.functions)}"
+            self.functions[body] = name, text
+            whole = body.replace("{name}", name)
+            self.kernels.append(artifact.Kernel(name, whole, (kernel.note, kernel.where)))
+        return self.functions[body][0]
+
+    def step(self, step: Library, places: Places) -> list[str]:
+        names = [self.body(made["batched"], made["plan"]) for made in step.bodies]
+        self.steps.append(step)
+        return library.call(step, places, self.sites.hosts, self.sites.number, names)
+
+    def body(self, batched: Batched, plan: Plan) -> str:
+        """The name of a body's function."""
+        if batched not in self.named:
+            self.named[batched] = self._new_body(batched, plan)
+        return self.named[batched]
+
+    def _new_body(self, batched: Batched, plan: Plan) -> str:
+        places = Places(batched.fused, plan, "work", self.first_host)
+        lines = self.lines(batched, places)
+        key = "\n".join(lines)
+        if key not in self.bodies:
+            head = control.head(f"body{len(self.bodies)}")
+            text = [f"{head} {{", *("  " + line for line in lines), "  return 0;", "}"]
+            self.bodies[key] = "\n".join(text)
+        return f"body{list(self.bodies).index(key)}"
+
+    def main(self, functions: Functions, declared: list[str], calls: list[str]) -> str:
+        """The source with the entry, and with `functions`; `declared` stand elsewhere."""
+        lines = [
+            '#include "jitcap_kernel.h"',
+            *(f'#include "{name}"' for name in library.headers(self.steps)),
+            "JC_MODULE",
+            *declared,
+            "namespace jc {",
+            *(text.text.replace("{name}", name) for name, text in functions),
+            "}",
+            "using namespace jc;",
+            *self.bodies.values(),
+            f"JC_ENTRY JC_STRAIGHT int {ENTRY}(void **b, const double *s, void *arena) {{",
+            *("  " + c for c in calls),
+            "  return jc::error_of(arena)->code != 0;",
+            "}",
+            "",
+        ]
+        return "\n".join(lines)
+
+
+def share_out(functions: Functions, most: int) -> list[Functions]:
+    """The kernels of the graph's own source, then those of others that compile at the same time: at
+    most `most` parts of about the same length."""
+    total = sum(len(text.text) for _, text in functions)
+    count = min(most, total // UNIT_BYTES, len(functions))
+    if count < 2:
+        return [functions]
+    parts: list[Functions] = [[] for _ in range(count)]
+    loads = [0] * count
+    for each in sorted(functions, key=lambda f: len(f[1].text), reverse=True):
+        lightest = loads.index(min(loads))
+        parts[lightest].append(each)
+        loads[lightest] += len(each[1].text)
+    return parts
+
+
+def unit(functions: Functions) -> str:
+    """A source of kernels only, which another source calls."""
+    texts = [
+        text.text.replace(f"static {text.head}", text.head).replace("{name}", name)
+        for name, text in functions
+    ]
+    return "\n".join(['#include "jitcap_kernel.h"', "namespace jc {", *texts, "}", ""])
+
+
+class Places:
+    """C++ addresses of buffers inside the entry, or inside a body, whose temporaries lie in
+    `work`."""
+
+    def __init__(self, fused: Fused, plan: Plan, work: str = "", first_host: int = 0) -> None:
+        self.fused = fused
+        self.plan = plan
+        self.work = work or "(char *)arena"
+        self.top = "top" if work else "b"
+        self.slots: dict[str, int] = {}
+        self.scalars: dict[str, int] = {}
+        tensors = 0
+        for v in fused.program.inputs:
+            if v.aval.weak:
+                self.scalars[f"v{v.id}"] = len(self.scalars)
+            else:
+                self.slots[f"v{v.id}"] = tensors
+                tensors += 1
+        for i, out in enumerate(fused.outputs):
+            self.slots.setdefault(out.buffer, tensors + i)
+        self.table = tensors + len(fused.outputs)  # of the plan for the sizes of a call
+        self.first_host = first_host if work else self.table + plan.is_symbolic
+
+    def sizes(self) -> list[str]:
+        """What the symbols are, and where the temporaries of symbolic sizes lie."""
+        slots = (
+            (v.symbol, self.scalars[f"v{v.id}"]) for v in self.fused.program.inputs if v.symbol
+        )
+        lines = [f"const i64 {name_of(symbol)} = as_i64(s[{k}]);" for symbol, k in slots]
+        table = [f"const i64 *const at_ = (const i64 *)b[{self.table}];"]
+        return [*lines, *(table if self.plan.is_symbolic else [])]
+
+    def offset(self, name: str) -> str:
+        """Where a temporary lies in the memory for them."""
+        if self.plan.is_symbolic:
+            return f"at_[{self.plan.slot(name)}]"
+        return size_text(self.plan.offsets[name])
+
+    def pointer(self, name: str) -> str:
+        """A typed pointer."""
+        b = self.fused.buffers[name]
+        target = b.home
+        kind = f"({table.MEMORY[b.dtype.name]} *)"
+        if target in self.slots:
+            return f"{kind}b[{self.slots[target]}]"
+        return f"{kind}({self.work} + {self.offset(target)})"
+
+    def location(self, name: str) -> int | None:
+        """The same as a number: see `step.Places`."""
+        target = self.fused.buffers[name].home
+        if target in self.slots:
+            return self.slots[target]
+        offset = None if self.plan.is_symbolic else self.plan.offsets[target]
+        return -1 - offset if isinstance(offset, int) else None
+
+    def scratch(self, step: Library) -> str:
+        """A `char *` to the scratch memory planned for a step."""
+        return f"({self.work} + {self.offset(library.scratch_name(step))})"
+
+    def slot(self, name: str) -> str:
+        """The slot of a number that the program is given; "" for one that it computes."""
+        return f"s[{self.scalars[name]}]" if name in self.scalars else ""
+
+    def argument(self, name: str, start: int = 0) -> str:
+        """A pointer to the element `start`, or the number itself for a run-time scalar."""
+        if name not in self.scalars:
+            return f"{self.pointer(name)} + {start}" if start else self.pointer(name)
+        b = self.fused.buffers[name]
+        slot = f"s[{self.scalars[name]}]"
+        if b.dtype.is_floating_point:
+            return slot
+        return f"-(i32)(as_i64({slot}) != 0)" if b.dtype.name == "bool" else f"as_i64({slot})"
+
+
+def call_kernel(name: str, texts: Mapping[str, KernelText], places: Places, sites: _Sites) -> str:
+    """The call of a function, or of a function of a table with one member per text; by the names of
+    the kernels."""
+    rows = []
+    for kernel, text in texts.items():
+        args = [places.argument(name, start) for name, start in text.params]
+        args += [str(sites.number(where)) for where in text.sites]
+        args += text.sizes
+        if some(text.room):
+            args.append(f"(char *)({places.work} + {places.offset(room_name(kernel))})")
+        if not some(text.size):
+            return f"{name}({', '.join(['arena', *args])});"
+        rows.append(", ".join([*args, size_text(text.size)]))
+    table = ", ".join(f"{{{row}}}" for row in rows)
+    return f"{{ const {name}_t t[] = {{{table}}}; {name}(arena, t, {len(rows)}); }}"
+
+
+def signature(fused: Fused, plan: Plan, sites: _Sites) -> artifact.Signature:
+    kinds = "".join(kind_of(v.aval) for v in fused.program.inputs)
+    outputs = tuple(spec(v.aval) for v in fused.program.outputs)
+    return artifact.Signature(
+        kinds, outputs, plan.arena_bytes, tuple(sites.names), tuple(sites.hosts),
+        tuple(fused.program.symbols.items()), tuple(plan.blocks.values()),
+    )  # fmt: skip
+
+
+def kind_of(aval: Aval) -> str:
+    if not aval.weak:
+        return "t"
+    return "f" if aval.dtype.is_floating_point else "i"
+
+
+def spec(aval: Aval) -> artifact.Spec:
+    return artifact.Spec(aval.shape, aval.dtype.np)

@@ -1,0 +1,291 @@
+"""The CPU runtime: emitted C++ and a Signature -> a loaded, callable entry.
+
+path = build_shared({"graph.cpp": source}).result()  # compiled, or found in the cache
+run = load(path).runner("entry", signature)         # run(inputs: list) -> list of arrays
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import operator
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from codegen.runtime.artifact import Array, Signature, Spec, failure
+from codegen.targets.cpp.runtime import support
+from codegen.targets.cpp.runtime.arena import Arena, arena
+from codegen.targets.cpp.runtime.sizing import MOST, Plans, Sizing
+from codegen.targets.cpp.runtime.support import (
+    build_shared,
+    isa_flags,
+    prefetch,
+    set_threads,
+    threads,
+)
+
+__all__ = [
+    "Module", "Runner", "build_shared", "isa_flags", "load", "prefetch", "set_threads", "threads",
+]  # fmt: skip
+
+INDEX_ERROR: Final = 1  # jc::fail's code
+BUSY, NOT_ARRAY = -2, -3  # jitcap_call's codes
+HostFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_long, ctypes.POINTER(ctypes.c_void_p))
+
+
+class PlanStruct(ctypes.Structure):
+    """JcPlan of jitcap_call.h."""
+
+    _fields_ = (
+        ("entry", ctypes.c_void_p),
+        ("arena", ctypes.c_void_p),
+        ("kinds", ctypes.c_char_p),
+        ("inputs", ctypes.c_long),
+        ("outputs", ctypes.c_long),
+        ("data_offset", ctypes.c_long),
+        ("type_offset", ctypes.c_long),
+        ("release_gil", ctypes.c_long),
+        ("array_type", ctypes.c_void_p),
+        ("buffers", ctypes.c_void_p),
+        ("scalars", ctypes.c_void_p),
+    )
+
+
+class MethodDef(ctypes.Structure):
+    """PyMethodDef of the stable ABI."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_FASTCALL: Final = 0x80
+_new_function = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
+)(("PyCFunction_NewEx", ctypes.pythonapi))
+
+
+@functools.cache
+def _layout() -> tuple[int, int]:
+    """Where an ndarray object keeps its data pointer and its type. Raises RuntimeError if that is
+    not found."""
+    probes = [np.empty(n, np.uint8) for n in (1, 100, 10000)]
+    data = _offset_of(probes, [p.ctypes.data for p in probes])
+    kind = _offset_of(probes, [id(np.ndarray)] * len(probes))
+    if data is None or kind is None:
+        raise RuntimeError(
+            f"cannot find the data pointer inside NumPy {np.__version__} arrays; compiled code "
+            "cannot be called. Use backend='python' and report this."
+        )
+    return data, kind
+
+
+def _offset_of(objects: Sequence[Any], pointers: Sequence[int]) -> int | None:
+    """The first offset at which each of the objects holds its pointer."""
+    for offset in range(0, 64, 8):
+        if [ctypes.c_void_p.from_address(id(x) + offset).value for x in objects] == list(pointers):
+            return offset
+    return None
+
+
+class Module:
+    """A loaded shared object of compiled kernels."""
+
+    def __init__(self, path: Path) -> None:
+        self.api = support.api()
+        self.path = path
+        self.library = ctypes.PyDLL(str(path))  # keeps the GIL: jitcap_call releases it if it pays
+        self.library.jitcap_init(ctypes.byref(self.api))
+        support.provide_team()
+        for symbol, (ctype, field) in support.USES_PRODUCT.items():
+            if hasattr(self.library, symbol):
+                support.provide_small_gemm(ctype, field)
+        entry = support.address_of(self.library, "jitcap_call")
+        self._call = MethodDef(b"jitcap_call", entry, _FASTCALL)
+        _methods.append(self._call)
+
+    def call_of(self, plan: PlanStruct) -> Callable[[list[Any], list[Array]], int]:
+        """The function (inputs, outputs) -> code that runs what `plan` says."""
+        made: Callable[[list[Any], list[Array]], int] = _new_function(
+            ctypes.addressof(self._call), ctypes.addressof(plan), None
+        )
+        return made
+
+    def runner(self, name: str, signature: Signature) -> Runner:
+        """The entry called `name`. Raises AttributeError if the object has none."""
+        return Runner(self, name, signature)
+
+
+_methods: Final[list[MethodDef]] = []  # a builtin function reads its own until it is gone
+
+
+def load(path: Path) -> Module:
+    """Load a shared object made by `build_shared`. Raises OSError if the system cannot."""
+    return Module(path)
+
+
+class _PerThread:
+    """The call structure of one runner on one thread, and what must live as long as it."""
+
+    def __init__(self, runner: Runner, arena: Arena) -> None:
+        signature = runner.signature
+        self.table = signature.kinds.count("t") + len(signature.outputs)
+        first = self.table + bool(signature.blocks)
+        self.arena = arena
+        self.failure: BaseException | None = None
+        self.buffers = (ctypes.c_void_p * max(1, first + len(signature.hosts)))()
+        self.scalars = (ctypes.c_double * max(1, len(signature.kinds)))()
+        self.sizing: Sizing | None = None  # of the last call
+        self.hosts = [self._host(i) for i in range(len(signature.hosts))]
+        for i, function in enumerate(self.hosts):
+            self.buffers[first + i] = ctypes.cast(function, ctypes.c_void_p).value
+        self.plan = PlanStruct(
+            entry=support.address_of(runner.module.library, runner.name),
+            arena=arena.address,
+            kinds=signature.kinds.encode(),
+            inputs=len(signature.kinds),
+            outputs=len(signature.outputs),
+            data_offset=_layout()[0],
+            type_offset=_layout()[1],
+            array_type=id(np.ndarray),
+            buffers=ctypes.addressof(self.buffers),
+            scalars=ctypes.addressof(self.scalars),
+        )
+        self.call = runner.module.call_of(self.plan)
+
+    def take(self, sizing: Sizing) -> None:
+        """Make ready for calls at these sizes; not while the arena is in use by an outer call."""
+        if self.arena.struct.busy:
+            return
+        self.sizing = sizing
+        self.arena.reserve(sizing.arena_bytes)
+        self.plan.release_gil = sizing.release_gil
+        if len(sizing.offsets):
+            self.buffers[self.table] = sizing.offsets.ctypes.data
+
+    def _host(self, number: int) -> Any:
+        """A C function around a Python kernel; an exception is kept and re-raised by the runner."""
+
+        def call(_: int, pointers: Any) -> int:
+            try:
+                assert self.sizing is not None
+                host = self.sizing.hosts[number]
+                count = len(host.inputs)
+                arrays = [
+                    _wrap(pointers[i], spec) for i, spec in enumerate(host.inputs + host.outputs)
+                ]
+                results = host.call(*arrays[:count])
+                results = results if isinstance(results, (tuple, list)) else (results,)
+                for target, value in zip(arrays[count:], results, strict=True):
+                    target[...] = value
+            except BaseException as error:  # noqa: BLE001 - raised again after the C frame
+                self.failure = error
+                return 1
+            return 0
+
+        return HostFunction(call)
+
+
+def _wrap(address: int | None, spec: Spec) -> Array:
+    """An array over memory that the compiled graph owns; valid during the host call only."""
+    if spec.nbytes == 0 or address is None:
+        return np.empty(spec.shape, spec.dtype)
+    raw = (ctypes.c_char * spec.nbytes).from_address(address)
+    return np.ndarray(spec.shape, spec.dtype, memoryview(raw))
+
+
+class Runner:
+    """Calls one compiled entry. Thread-safe: every thread has its own call structure and arena."""
+
+    def __init__(self, module: Module, name: str, signature: Signature) -> None:
+        self.module = module
+        self.name = name
+        self.signature = signature
+        positions = [position for _, position in signature.symbols]
+        self._values = operator.itemgetter(*positions) if positions else None
+        self._sizings: dict[Any, Sizing] = {}
+        self._plans = Plans(signature)
+        self._static = None if positions else Sizing.of(signature)  # the one for all calls
+        getattr(module.library, name)  # raises now, not at the first call
+        self._local = threading.local()
+
+    def __call__(self, inputs: list[Any]) -> list[Array]:
+        """Run on `inputs`. Raises CheckFailed if a check of the program fails or a host kernel
+        raises: no input is written then."""
+        try:
+            state = self._local.state
+        except AttributeError:
+            state = self._local.state = _PerThread(self, arena())
+        sizing = state.sizing  # of the last call
+        if self._values is not None:
+            values = self._values(inputs)
+            if sizing is None or values != sizing.values:
+                sizing = self._sizing(values)
+                state.take(sizing)
+        elif sizing is None:
+            sizing = self._static
+            state.take(sizing)
+        outputs = [make() for make in sizing.make]
+        code = state.call(inputs, outputs)
+        if code:
+            self._failed(code, state, sizing, inputs, outputs)
+        return outputs
+
+    def _sizing(self, values: Any) -> Sizing:
+        """What depends on the values of the symbols: a tuple, or that of the only one."""
+        found = self._sizings.get(values)
+        if found is None:
+            if len(self._sizings) >= MOST:
+                self._sizings.clear()
+            numbers = values if type(values) is tuple else (values,)
+            places = self._plans.of(tuple(map(int, numbers)))
+            found = Sizing.of(self.signature, numbers, places, values)
+            self._sizings[values] = found
+        return found
+
+    def _failed(
+        self,
+        code: int,
+        state: _PerThread,
+        sizing: Sizing,
+        inputs: list[Any],
+        outputs: list[Array],
+    ) -> None:
+        if code == BUSY:  # called from inside a compiled call on this thread: use a second arena
+            state = _PerThread(self, Arena())
+            state.take(sizing)
+            code = state.call(inputs, outputs)
+            if not code:
+                return
+        if code == NOT_ARRAY:
+            plain = self._as_arrays(inputs)
+            if not state.call(plain, outputs):
+                return
+        if state.failure is not None:
+            error, state.failure = state.failure, None
+            raise error
+        record = state.arena.error()
+        sites = self.signature.sites
+        where = sites[record.site] if record.site < len(sites) else "an unknown place"
+        if record.code == INDEX_ERROR:
+            raise failure(where, int(record.value), int(record.bound))
+        raise RuntimeError(f"compiled entry {self.name} failed with code {code} (at {where})")
+
+    def _as_arrays(self, inputs: list[Any]) -> list[Any]:
+        """The inputs with subclasses of ndarray as plain arrays. Raises TypeError for others."""
+        plain = list(inputs)
+        for i, kind in enumerate(self.signature.kinds):
+            if kind == "t":
+                if not isinstance(inputs[i], np.ndarray):
+                    raise TypeError(
+                        f"input {i} of {self.name} must be a NumPy array, got {type(inputs[i])}"
+                    )
+                plain[i] = inputs[i].view(np.ndarray)
+        return plain

@@ -1,0 +1,298 @@
+"""Around the compiled entries: threads, matrix products, cached compiles. Text -> shared object.
+
+Threads. Parallel loops run in a team of our own (jitcap_team.h) of `threads()` members:
+$JITCAP_THREADS, else $OMP_NUM_THREADS, else the processors this process may use. Not OpenMP:
+libgomp's members either spin for milliseconds, which ruins every other process of a shared machine
+(0.3 ms -> 12 ms measured), or sleep, and waking them for every loop costs 13 to 25 us where ours
+costs 1; and a forked child hangs in libgomp.
+
+Matrix products. Small ones run in a kernel of our own (jitcap_gemm.h), compiled once per machine
+into an object that all graphs share: in each graph it would cost 0.4 s. The others run in OpenBLAS
+of the `scipy-openblas32` wheel, set to one thread: jc::gemm splits them over the same team as
+everything else, so that two pools never fight for the processors. Without the wheel a plain loop
+is used.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import importlib.util
+import os
+import shutil
+import tempfile
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from codegen.runtime import cache
+from codegen.runtime.pending import Pending
+from codegen.targets.cpp.runtime import build
+
+LAPACK: Final = ("sgesv", "dgesv", "sgetrf", "dgetrf", "spotrf", "dpotrf", "spotrs", "dpotrs")
+
+
+class Api(ctypes.Structure):
+    """JcApi of jitcap_rt.h: what generated code gets from its surroundings."""
+
+    _fields_ = (
+        ("sgemm", ctypes.c_void_p),
+        ("dgemm", ctypes.c_void_p),
+        ("small_sgemm", ctypes.c_void_p),
+        ("small_dgemm", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in LAPACK),
+        ("run", ctypes.c_void_p),
+        ("member", ctypes.c_void_p),
+        ("team", ctypes.c_void_p),
+        ("threads", ctypes.c_int),
+    )
+
+
+# ---- threads and BLAS -----------------------------------------------------------------------
+
+
+def wanted_threads() -> int:
+    """How many threads, and compiler processes at a time, the environment grants this process."""
+    for name in ("JITCAP_THREADS", "JITCAP_NUM_THREADS", "OMP_NUM_THREADS"):
+        text = os.environ.get(name, "").split(",")[0].strip()
+        if text.isdecimal() and int(text) > 0:
+            return int(text)
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(usable or 1, _cgroup_limit()))
+
+
+def _cgroup_limit() -> int:
+    """Processors granted by the container's quota, rounded up; a large number without one."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return max(1, -(-int(quota) // int(period)))
+    except (OSError, ValueError):
+        return 1 << 16
+
+
+def _openblas() -> ctypes.CDLL | None:
+    spec = importlib.util.find_spec("scipy_openblas32")
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent / "lib"  # importing it takes longer than all of a warm start
+    for path in sorted(folder.glob("libscipy_openblas*")):
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError as error:
+            warnings.warn(
+                f"OpenBLAS at {path} cannot be loaded ({error}); matrix products in compiled code "
+                "use the slower built-in loop",
+                stacklevel=2,
+            )
+    return None
+
+
+_api: list[Api] = []
+_api_lock = threading.Lock()
+
+
+def api() -> Api:
+    """The one Api structure of this process, shared by all loaded modules."""
+    with _api_lock:
+        if not _api:
+            _api.append(_make_api())
+        return _api[0]
+
+
+def _make_api() -> Api:
+    table = Api(threads=wanted_threads())
+    blas = _openblas()
+    if blas is not None:
+        for field, symbol in (("sgemm", "cblas_sgemm"), ("dgemm", "cblas_dgemm")):
+            setattr(table, field, address_of(blas, f"scipy_{symbol}"))
+        for name in LAPACK:
+            setattr(table, name, address_of(blas, f"scipy_{name}_"))
+        blas.scipy_openblas_set_num_threads(1)
+    return table
+
+
+def address_of(library: ctypes.CDLL, symbol: str) -> int | None:
+    return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
+
+
+def threads() -> int:
+    """Members of a parallel loop's team."""
+    return int(api().threads)
+
+
+def set_threads(n: int) -> None:
+    """Use `n` threads from the next call on. Raises ValueError unless n >= 1."""
+    if n < 1:
+        raise ValueError(f"the number of threads must be at least 1, got {n}")
+    api().threads = n
+
+
+# ---- support objects: the team, the small-product kernels ---
+
+SMALL_GEMM: Final = """#include "jitcap_gemm.h"
+JC_ENTRY void small_gemm(bool ta, bool tb, long m, long n, long k, {T} alpha,
+                         const {T} *a, long lda, const {T} *b, long ldb, {T} beta, {T} *c,
+                         long ldc) {{
+  jc::small_gemm<{T}>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}}
+"""
+# The symbol by which an object says that it multiplies matrices of a type: the type, its Api field.
+USES_PRODUCT: Final = {
+    "_ZN2jc4UsesIfE7productE": ("float", "small_sgemm"),
+    "_ZN2jc4UsesIdE7productE": ("double", "small_dgemm"),
+}
+TEAM: Final = """#include "jitcap_team.h"
+extern "C" __attribute__((visibility("default"))) void run(
+    jc_team::Part part, void *body, long n, long grain, long pieces, int members) {
+  jc_team::run(part, body, n, grain, pieces, members);
+}
+extern "C" __attribute__((visibility("default"))) int member() { return jc_team::member; }
+extern "C" __attribute__((visibility("default"))) int team(double worth, int most) {
+  return jc_team::team(worth, most);
+}
+"""
+SUPPORT: Final = frozenset({"team.cpp", "gemm.cpp"})  # sources of the objects themselves
+_support_lock = threading.Lock()  # held while one is made
+_begin_lock = threading.Lock()  # held until a compiler that was started is known
+
+
+def provide_team() -> None:
+    _provide({"run": "run", "member": "member", "team": "team"}, {"team.cpp": TEAM})
+
+
+def provide_small_gemm(ctype: str, field: str) -> None:
+    _provide({field: "small_gemm"}, {"gemm.cpp": SMALL_GEMM.format(T=ctype)})
+
+
+def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
+    """Put functions (Api field -> symbol) of a support object into the Api, once; compiled, or
+    found in the cache. Without it graphs still run: serially, or with BLAS for every product."""
+    with _support_lock:
+        name = next(iter(sources))
+        if name in _unavailable or all(getattr(api(), field) for field in fields):
+            return
+        with _begin_lock:
+            if _ended.is_set():
+                return
+            built = build_shared(sources)
+            _compiling.append(built)
+        try:
+            library = ctypes.PyDLL(str(built.result()))
+        except (build.CompileError, OSError) as error:
+            if _ended.is_set():
+                return
+            _unavailable.add(name)
+            warnings.warn(
+                f"the support code {name} cannot be used on this system; compiled code runs "
+                f"slower. {error}",
+                stacklevel=2,
+            )
+            return
+        finally:
+            _compiling.remove(built)
+        for field, symbol in fields.items():
+            setattr(api(), field, address_of(library, symbol))
+        _keep.append(library)
+
+
+_unavailable: Final[set[str]] = set()
+_keep: Final[list[ctypes.CDLL]] = []  # whose code the Api points to
+
+
+def prefetch(products: bool) -> None:
+    """Begin to compile the support objects that a graph will load, beside its capture or its own
+    compile; `products`: it multiplies matrices of float32."""
+
+    def work() -> None:
+        with contextlib.suppress(Exception):  # loading the graph tries again, and reports
+            provide_team()
+            if products:
+                provide_small_gemm("float", "small_sgemm")
+
+    known = _api[0] if _api else None
+    if known is None or not known.run or (products and not known.small_sgemm):
+        threading.Thread(target=work, name="jitcap-prefetch", daemon=True).start()
+
+
+def _at_exit() -> None:
+    """A program that ends before its graph is compiled leaves no compiler behind, nor its files."""
+    with _begin_lock:
+        _ended.set()
+    for compiling in tuple(_compiling):  # a thread takes its own out
+        compiling.close()
+
+
+def _in_child() -> None:
+    """A thread that held a lock is not in the child, and what it waited for is not the child's."""
+    global _support_lock, _api_lock, _begin_lock
+    _support_lock, _api_lock, _begin_lock = (threading.Lock() for _ in range(3))
+    _compiling.clear()
+
+
+_ended: Final = threading.Event()
+_compiling: Final[list[Pending[Path]]] = []
+atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_in_child)
+
+
+ISA_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "native": (),
+    "avx512": ("-march=x86-64-v4",),
+    "avx2": ("-march=x86-64-v3",),
+    "baseline": ("-march=x86-64",),
+}
+
+
+def isa_flags(isa: str) -> tuple[str, ...]:
+    """Compiler flags for an instruction set by name. Raises ValueError for a name not known."""
+    if isa not in ISA_FLAGS:
+        raise ValueError(f"unknown instruction set {isa!r}; there are: {', '.join(ISA_FLAGS)}")
+    return ISA_FLAGS[isa]
+
+
+# ---- cached compile ---------------------------------------------------------------------------
+
+
+def build_shared(
+    sources: Mapping[str, str],
+    flags: Sequence[str] = (),
+    libraries: Mapping[str, str] | None = None,
+) -> Pending[Path]:
+    """The shared object of `sources` and `libraries` (file name -> C++ text), found in the cache,
+    or compiled from now on. Objects of the libraries are kept, for other programs that have them.
+
+    Raises build.NoCompiler; waiting raises build.CompileError, and OSError if it cannot be kept.
+    """
+    made_by = build.fingerprint(flags)
+    files = {**sources, **(libraries or {})}
+    key = cache.digest("cpp", made_by, *(text for item in files.items() for text in item))
+    store = cache.default()
+    entry = store.get(key)
+    if entry is not None:
+        return Pending.of(entry.file("graph.so"))
+    if not sources.keys() & SUPPORT:
+        prefetch(any("dot<f32>" in text for text in sources.values()))
+    keys = {n: cache.digest("object", made_by, text) for n, text in (libraries or {}).items()}
+    kept = {name: store.get(k) for name, k in keys.items()}
+    with contextlib.ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="jitcap-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        out = folder / "graph.so"
+        objects = {
+            name: e.file("library.o") if e else folder / f"{name}.o" for name, e in kept.items()
+        }
+        compiled = build.compile_shared(files, out, flags=flags, objects=objects)
+        stack.callback(compiled.close)
+        opened = stack.pop_all()
+
+    def keep() -> Path:
+        compiled.result()
+        for name, path in objects.items():
+            if kept[name] is None:
+                store.put(keys[name], {"sources": [name]}, {"library.o": path})
+        return store.put(key, {"sources": list(files)}, {"graph.so": out}).file("graph.so")
+
+    return Pending(keep, opened.close)

@@ -1,0 +1,189 @@
+"""Emit: a fused program as one module of Triton kernels and the launches that run it. Batched ->
+TritonProgram.
+
+The same kernels as for the CPU: each is perhaps cut into several (`split`), tiled (`tile`), and
+written (`kernel`); matrix products come from `dot`, scatters and the like become kernels in
+`nests`. Kernels whose text is equal up to buffer names are emitted once and launched with other
+buffers; sorting is counting, in `order`. What is not in reach (callbacks into NumPy, complex
+numbers) raises Unsupported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field, replace
+from typing import Final
+
+from codegen.ir.expr import Apply
+from codegen.ir.schema import Buffer, Kernel, Library, Unsupported
+from codegen.ir.sizes import Size, is_static, round_up, some
+from codegen.schedule.plan import place
+from codegen.targets.triton import dot, nests, order, scan
+from codegen.targets.triton.epilogue import Product
+from codegen.targets.triton.group import Batched, Form, emit_group
+from codegen.targets.triton.kernel import KernelText, emit_kernel
+from codegen.targets.triton.loop import Loop
+from codegen.targets.triton.runtime.program import Compiled, Launch, Tables, TritonProgram
+from codegen.targets.triton.split import split
+from codegen.targets.triton.tile import DEFAULT, Sizes, tile
+from eager.dataclass import dataclass
+
+HEADER: Final = '''"""Triton kernels of one compiled graph."""
+
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+from codegen.targets.triton.runtime import prelude as jc
+'''
+ALIGN: Final = 256  # of temporaries, in bytes: what a device allocation has
+
+
+@dataclass
+class _Module:
+    """Kernels so far, by text."""
+
+    buffers: dict[str, Buffer]
+    sizes: Sizes
+    names: dict[tuple[str, tuple[tuple[str, str], ...]], str] = field(default_factory=dict)
+    kernels: dict[str, Compiled] = field(default_factory=dict)
+    launches: list[Launch] = field(default_factory=list)
+    values: dict[str, Size] = field(default_factory=dict)  # of the arguments that are sizes
+
+    def add(
+        self,
+        text: KernelText,
+        hint: str,
+        source: Kernel | Library,
+        tables: Tables | None = None,
+        *,
+        writes: tuple[str, ...],
+    ) -> None:
+        if not some(text.programs) or not text.arguments:  # nothing to compute, or nothing is kept
+            return
+        key = text.body, text.parameters
+        name = self.names.get(key)
+        if name is None:
+            name = self.names[key] = f"k{len(self.kernels)}_{hint}"
+            written = f"@triton.jit\ndef {name}{text.body}\n"
+            what = source.note if isinstance(source, Kernel) else source.op.name
+            notes = (what, source.where)
+            self.kernels[name] = Compiled(
+                name, written, text.parameters, text.warps, notes, text.strides
+            )
+        self.values.update(text.sizes)
+        self.launches.append(
+            Launch(name, text.arguments, text.programs, text.checks, tables, writes)
+        )
+
+    def kernel(self, kernel: Kernel) -> None:
+        parts = split(kernel, self.sizes)
+        self.buffers.update({b.name: b for b in parts.buffers})
+        for part in parts.kernels:
+            self.buffers.update({b.name: b for b in part.locals})
+            tiling = tile(part, self.sizes)
+            for b in tiling.scratch:
+                self.buffers[b.name] = replace(b, size=b.size * tiling.rows, kind="temp")
+            self.add(emit_kernel(tiling, self.buffers), hint(part), part, writes=part.writes())
+
+    def group(self, forms: Sequence[Form]) -> None:
+        text, tables = emit_group(forms, self.buffers, self.sizes)
+        first = forms[0].kernel
+        writes = tuple(name for f in forms for name in f.kernel.writes())
+        self.add(text, f"{hint(first)}_of_{len(forms)}", first, tables, writes=writes)
+
+
+def emit(batched: Batched, sizes: Sizes = DEFAULT) -> TritonProgram:
+    """Every kernel, in order. Raises Unsupported naming the step that Triton cannot do."""
+    fused = batched.fused
+    module = _Module(dict(fused.buffers), sizes)
+    _items(module, batched)
+    source = HEADER + "".join(f"\n\n{k.source}" for k in module.kernels.values())
+    lives = _lives(module)
+    known = is_static(size for *_, size in lives.values())
+    arena, size = place(lives) if known else ({}, 0)
+    program = fused.program
+    targets = {target.id for target, _ in program.writes}
+    return TritonProgram(
+        source, module.kernels, tuple(module.launches), module.buffers, arena, size,
+        program.inputs, frozenset(i for i, v in enumerate(program.inputs) if v.id in targets),
+        tuple((a, v.aval) for a, v in zip(fused.outputs, program.outputs, strict=True)),
+        module.values, {} if known else lives,
+    )  # fmt: skip
+
+
+def _items(module: _Module, batched: Batched) -> None:
+    for item, *others in batched.batches:
+        if others:
+            module.group([batched.known[each.name] for each in (item, *others)])
+        elif isinstance(item, Kernel):
+            module.kernel(item)
+        elif isinstance(item, Product):
+            text = dot.dot(item.step, module.buffers, item.epilogue)
+            module.add(text, f"dot_{hint(item.epilogue)}", item.step, writes=item.writes())
+        elif item.name == "scan":
+            _loop(module, item)
+        else:
+            _library(module, item)
+
+
+def _loop(module: _Module, step: Library) -> None:
+    """A scan: its body's kernels, and their launches at each step."""
+    body: Batched = step.bodies[0]["batched"]
+    inner = replace(module, buffers=dict(body.fused.buffers), launches=[])
+    loop = Loop(step, body.fused.program, module.buffers)
+    _items(inner, body)
+    arena, size = place(_lives(inner))
+    loop.work(size)
+    launches = list(loop.launches(inner.launches, inner.buffers, arena))
+    module.buffers.update(loop.own)
+    for kernel in loop.before:
+        module.kernel(kernel)
+    module.launches += launches
+
+
+def _lives(module: _Module) -> dict[str, tuple[int, int, Size]]:
+    """(first launch, last launch, bytes) of every temporary with memory of its own."""
+    lives: dict[str, tuple[int, int, Size]] = {}
+    for i, launch in enumerate(module.launches):
+        slots = launch.tables.slots if launch.tables is not None else ()
+        for name in (*launch.arguments, *(n for slot in slots for n in slot)):
+            b = module.buffers.get(name)
+            b = b if b is None or not b.alias else module.buffers[b.alias]
+            if b is not None and b.kind == "temp":
+                size = round_up(b.nbytes, ALIGN) if some(b.nbytes) else ALIGN
+                lives[b.name] = (lives.get(b.name, (i,))[0], i, size)
+    return lives
+
+
+def _library(module: _Module, step: Library) -> None:
+    rule = nests.RULES.get(step.op.name) or order.RULES.get(step.op.name)
+    if rule is not None and not any(a.dtype.is_complex for a in (*step.avals, *step.out_avals)):
+        nested = rule(step, module.buffers)
+        module.buffers.update({b.name: b for b in nested.buffers})
+        for kernel in nested.kernels:
+            module.kernel(kernel)
+        return
+    if step.op.name in scan.FUNCTIONS:
+        text = scan.scan(step, module.buffers, module.sizes)
+        module.add(text, step.op.name, step, writes=step.outs)
+    elif step.op.name == "dot":
+        module.add(dot.dot(step, module.buffers), step.op.name, step, writes=step.outs)
+    else:
+        where = f" at {step.where}" if step.where else ""
+        raise Unsupported(f"the triton backend does not compile {step.op.name}{where}")
+
+
+def hint(kernel: Kernel) -> str:
+    """A few telling words for the kernel's name, which profilers show: "exp_sum_div"."""
+    words: list[str] = []
+    for stage in kernel.stages:
+        words += _telling(x.fn for x in stage.walk() if isinstance(x, Apply))
+        words += [r.monoid.name for r in stage.reductions]
+    return "_".join(list(dict.fromkeys(words))[:4]).replace("__", "_").strip("_") or "copy"
+
+
+def _telling(names: Iterable[str]) -> Iterator[str]:
+    dull = {"add", "sub", "mul", "where", "lt", "le", "gt", "ge", "eq", "ne", "and_", "or_", "neg"}
+    found = list(names)
+    yield from ([n for n in found if n not in dull] or found[:2])
