@@ -117,7 +117,7 @@ def headers() -> list[Any]:
     if not HEADERS.is_dir():
         from importlib import resources  # slow to import
 
-        folder = resources.files("codegen.emit.cpp") / HEADERS.name
+        folder = resources.files("codegen.targets.cpp") / HEADERS.name
     return sorted((h for h in folder.iterdir() if h.name.endswith(".h")), key=lambda h: h.name)
 
 
