@@ -220,8 +220,8 @@ def test_state_that_the_program_drops_begins_anew(name):
     settings = {"momentum": 0.9} if name == "SGD" else {}
     ends = []
     for library in (torch, eager):
-        w = library.ones(3, requires_grad=True)
-        optimizer = getattr(library.optim, name)([w], lr=0.1, **settings)
+        w = library.full((3,), 4.0, requires_grad=True)  # far from zero at the end, too
+        optimizer = getattr(library.optim, name)([w], lr=0.01, **settings)
 
         def step(w=w, optimizer=optimizer):
             optimizer.zero_grad()
