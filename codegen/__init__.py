@@ -100,7 +100,6 @@ BACKENDS: Final[dict[str, Backend]] = {
             Stage("source", cpp.emit, ("batched", "plan")),
         ),
         cpp.load,
-        cpp.prepare,
         symbolic=True,
         anticipate=cpp.anticipate,
     ),
@@ -141,7 +140,6 @@ def begin(program: Program, target: Target | None = None) -> Pending[Artifact]:
     CompileError of. Raises the rest of what `compile` does."""
     target = target or Target()
     backend = BACKENDS[target.backend]
-    backend.prepare(target)
     if backend.resident:
         program = replace(program, resident=True)
     results, texts, times = run_stages(program, target.backend)

@@ -141,6 +141,8 @@ from eager.repeat import while_loop as while_loop
 from eager.storage import TypedStorage as TypedStorage
 from eager.storage import UntypedStorage as UntypedStorage
 from eager.tensor import Tensor as Tensor
+from eager.threads import get_num_threads as get_num_threads
+from eager.threads import set_num_threads as set_num_threads
 from eager.version import __version__ as __version__
 
 _AUTOGRAD_MODULES = (_forward_ad, _function, _functional, _former, _graph)
@@ -228,21 +230,6 @@ def set_default_device(device: Any) -> None:
 def get_default_device() -> device:
     """Where constructors of this thread place tensors."""
     return _default.place or device("cpu")
-
-
-def get_num_threads() -> _int:
-    """How many threads eager kernels use: NumPy's element loops run on one."""
-    return 1
-
-
-def set_num_threads(num: _int) -> None:
-    """Eager kernels are not threaded (NumPy's matrix products follow OPENBLAS_NUM_THREADS)."""
-    if num != 1:
-        _warn_once(
-            "set_num_threads",
-            f"set_num_threads({num}): eager kernels run on one thread; compiled code has "
-            "JITCAP_THREADS, matrix products OPENBLAS_NUM_THREADS",
-        )
 
 
 def get_num_interop_threads() -> _int:

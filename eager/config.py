@@ -11,7 +11,7 @@ flag is, so a test may set it late.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -62,7 +62,12 @@ FLAGS: Final[dict[str, Flag]] = {
             'sim: "cuda" is a simulated GPU in this process; else a real one',
         ),
         Flag("sim_devices", "JITCAP_SIM_DEVICES", 1, "how many simulated GPUs there are"),
-        Flag("threads", "JITCAP_THREADS", 0, "threads of compiled code; 0: one per core"),
+        Flag(
+            "threads",
+            "JITCAP_THREADS",
+            0,
+            "threads of compiled code; 0: as OMP_NUM_THREADS says, else one per core",
+        ),
         Flag("entries", "JITCAP_ENTRIES", 64, "compiled versions kept per function and guard set"),
         Flag("recompute", "JITCAP_RECOMPUTE", True, "backward may recompute what is cheap"),
         Flag(
@@ -103,18 +108,21 @@ class Config:
         if not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
             raise TypeError(f"config.{name} is {kind.__name__}, got {value!r}: {flag.what}")
         self.__dict__[name] = kind(value)
+        _tell()
 
     @contextmanager
     def __call__(self, **changes: Any) -> Iterator[Config]:
         """Set flags for the length of a `with` block."""
-        before = dict(self.__dict__)
+        before = {name: v for name, v in self.__dict__.items() if name in changes}
         try:
             for name, value in changes.items():
                 setattr(self, name, value)
             yield self
         finally:
-            self.__dict__.clear()
+            for name in changes:
+                self.__dict__.pop(name, None)
             self.__dict__.update(before)
+            _tell()
 
     def __dir__(self) -> list[str]:
         return list(FLAGS)
@@ -122,6 +130,14 @@ class Config:
     def __repr__(self) -> str:
         rows = (f"  {n} = {getattr(self, n)!r:12}  # {f.env}: {f.what}" for n, f in FLAGS.items())
         return "config(\n" + "\n".join(rows) + "\n)"
+
+
+on_change: Final[list[Callable[[], object]]] = []  # called when settings were changed in code
+
+
+def _tell() -> None:
+    for follow in on_change:
+        follow()
 
 
 def _flag(name: str) -> Flag:

@@ -119,7 +119,7 @@ def begin_graph(
     trail.keep("passes", lambda: module(optimised))
     if backend == "eager":
         return Pending.of(Executable(op_by_op(optimised, writes), "eager"))
-    target = Target(backend, config.isa, config.threads)
+    target = Target(backend, config.isa)
     try:
         if optimised.has_data_sizes:
             return Pending.of(_in_pieces(optimised, writes, strides, target, trail))
@@ -173,7 +173,7 @@ def _in_parts(
     layout = strides or [None] * len(graph.inputs)
     kept_at = None
     if not config.check:  # else verify every stage, every time
-        target = Target("triton", config.isa, config.threads)
+        target = Target("triton", config.isa)
         kept_at = placed.place_of(graph, (strides, writes, config.recompute), target)
         texts = functools.partial(_texts_there, graph, writes, layout)
         found = kept_at.found(lambda key: _recall_parts(key, trail, texts))
@@ -413,7 +413,7 @@ def takes_symbols(asked: str | None) -> bool:
 def recall(key: str, trail: Trail) -> Executable | None:
     """What `compile_graph` made and kept under `key`, if it is still there."""
     with trail.stage("codegen"):
-        artifact = graphs.recall(key, None, Target("cpp", config.isa, config.threads))
+        artifact = graphs.recall(key, None, Target("cpp", config.isa))
     if artifact is None:
         return _recall_parts(key, trail, None)
     _keep_artifact(artifact, trail)

@@ -120,13 +120,12 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What to compile for. `isa`: "native", "avx512", "avx2" or "baseline"; threads 0: as many as
-    there are cores. `place`: the device whose arrays a program for one takes and gives, under its
-    `name`; "": it takes and gives those of the host."""
+    """What to compile for. `isa`: "native", "avx512", "avx2" or "baseline". `place`: the device
+    whose arrays a program for one takes and gives, under its `name`; "": it takes and gives those
+    of the host."""
 
     backend: str = "cpp"  # a key of codegen.BACKENDS
     isa: str = "native"
-    threads: int = 0
     place: str = ""
     name: str = ""
 

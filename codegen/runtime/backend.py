@@ -25,13 +25,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """`load` makes the artifact of all stages' results, or begins it; `prepare` comes before the
-    first. `symbolic`: its code takes sizes at run time. `resident`: it runs in a device's
-    memory. `anticipate`: a program of the host that multiplies matrices is being captured."""
+    """`load` makes the artifact of all stages' results, or begins it. `symbolic`: its code takes
+    sizes at run time. `resident`: it runs in a device's memory. `anticipate`: a program of the
+    host that multiplies matrices is being captured."""
 
     stages: tuple[Stage, ...]
     load: Callable[[Results, Target], Artifact | Pending[Artifact]]
-    prepare: Callable[[Target], None] = lambda target: None
     symbolic: bool = False
     resident: bool = False
     anticipate: Callable[[], None] = lambda: None

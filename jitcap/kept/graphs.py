@@ -32,7 +32,7 @@ from codegen.runtime.artifact import Artifact, Host, Kernel, Signature, Spec
 from codegen.runtime.callback import ARRAY, NUMBER, Callback
 from codegen.targets import cpp
 from codegen.targets.cpp.runtime import build, cpu
-from eager import attributes
+from eager import attributes, threads
 from eager import dtype as dt
 from eager.attributes import Unasked
 from eager.aval import Aval
@@ -84,7 +84,7 @@ def key_of(graph: Graph, layout: Sequence[Any], target: Target) -> str | None:
         machine = build.fingerprint()
     except build.NoCompiler:
         return None
-    return digest_of(graph, (target, layout, known(graph)), machine)
+    return digest_of(graph, (target, threads.room(), layout, known(graph)), machine)
 
 
 def digest_of(graph: Graph, rest: Sequence[Any], machine: str) -> str:

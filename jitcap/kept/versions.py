@@ -25,6 +25,7 @@ import numpy as np
 from codegen.runtime import cache
 from codegen.targets.cpp.runtime import build
 from eager import dtype as dt
+from eager import threads
 from eager.config import config
 from eager.device import device
 from eager.dtype import _default as default_dtype
@@ -84,7 +85,7 @@ def keys_of(
         text = fingerprint(fn if type(fn) in (FunctionType, MethodType) else type(fn))
     except Unkept:
         return None
-    flags = (config.backend, config.isa, config.threads, config.recompute)
+    flags = (config.backend, config.isa, threads.room(), config.recompute)
     state = (Modes.now(), default_dtype[0])
     versions = (sys.version, np.__version__, graphs.package_build(), machine)
     common = (text, *map(repr, (versions, flags, options, state)))

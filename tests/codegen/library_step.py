@@ -14,6 +14,7 @@ from codegen.runtime.artifact import Array, Host, Signature, Spec
 from codegen.targets.cpp import library as routines
 from codegen.targets.cpp.runtime import cpu
 from codegen.targets.cpp.table import MEMORY
+from eager import threads
 from eager.aval import Aval, scalar_aval
 from eager.dtype import from_numpy
 from eager.op import REGISTRY
@@ -117,7 +118,14 @@ def compile_steps(*calls: Call) -> list[Step]:
     declared, libraries = routines.heavy(steps)
     entries = [line for i, m in enumerate(made) for line in m.entry(f"entry{i}")]
     includes = (f'#include "{h}"' for h in routines.headers(steps))
-    source = [*includes, "JC_MODULE", *declared, "using namespace jc;", *entries, ""]
+    source = [
+        *includes,
+        f"JC_MODULE_FOR({threads.room()})",
+        *declared,
+        "using namespace jc;",
+        *entries,
+        "",
+    ]
     module = cpu.load(cpu.build_shared({"step.cpp": "\n".join(source)}, (), libraries).result())
     for i, m in enumerate(made):
         m.runner = module.runner(f"entry{i}", m.signature())

@@ -7,6 +7,7 @@ import codegen
 import eager
 import eager.nn.functional as F
 from codegen.ir.schema import Kernel, Library
+from eager.config import config
 from tests.codegen.checking import check, compiled, floats, ints
 from tests.codegen.tracing import trace
 from tests.work import calls_made
@@ -280,18 +281,12 @@ def test_long_reductions_of_every_kind():
 
 
 def test_results_do_not_depend_on_the_number_of_threads():
-    from codegen.targets.cpp.runtime import cpu
-
     x = floats(300, 500)
     artifact, inputs = compiled(lambda x: (x.sum(), x.sum(0), F.softmax(x, 1), x @ x.t()), (x,))
-    before = cpu.threads()
-    try:
-        results = []
-        for n in (1, 2, 3):
-            cpu.set_threads(n)
+    results = []
+    for n in (1, 2, 3):
+        with config(threads=n):
             results.append([r.tobytes() for r in artifact.run(inputs)])
-    finally:
-        cpu.set_threads(before)
     assert results[0][:3] == results[1][:3] == results[2][:3]
 
 

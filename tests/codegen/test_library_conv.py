@@ -9,7 +9,7 @@ import numpy as np
 
 import eager  # noqa: F401  (fills the registry)
 from codegen.runtime.artifact import Array
-from codegen.targets.cpp.runtime import cpu
+from eager.config import config
 from tests.codegen.library_step import Call, call, compile_steps, compiled, reference
 
 
@@ -109,13 +109,9 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
     case = Case((9, 16, 20, 20), (24, 16, 3, 3), padding=1)
     x, _, g = operands(case)
     (step,) = compile_steps(call("conv_weight_grad", g, x, **case.attrs, weight_shape=case.w))
-    before = cpu.threads()
     many = step.run(g, x)[0]
-    try:
-        cpu.set_threads(1)
+    with config(threads=1):
         one = step.run(g, x)[0]
-    finally:
-        cpu.set_threads(before)
     np.testing.assert_array_equal(many, one)
 
 

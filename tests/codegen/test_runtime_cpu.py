@@ -13,7 +13,8 @@ import eager
 from codegen.runtime.artifact import Host, Signature, Spec
 from codegen.targets.cpp.runtime import build, cpu, support
 from codegen.targets.cpp.runtime.arena import Arena, arena
-from eager import memory
+from eager import memory, threads
+from eager.config import config
 from eager.symint import Fixing
 
 F32 = np.dtype(np.float32)
@@ -267,14 +268,14 @@ def test_many_threads(module):
 def test_a_team_keeps_or_flushes_denormal_numbers_as_its_caller_does(module):
     """Though its members started under another mode, and other threads go on as they did."""
     n = 1 << 20
-    run, x, before = scale(module, n), np.full(n, 1e-39, np.float32), cpu.threads()
-    cpu.set_threads(4)
+    run, x = scale(module, n), np.full(n, 1e-39, np.float32)
     try:
         for mode in (False, True, False):
             assert eager.set_flush_denormal(mode)
             beside = []
             other = threading.Thread(target=lambda kept=beside: kept.append(5e-324 * 1.0))
-            kept = [np.count_nonzero(run([x, 0.5, n])[0].view(np.int32)) for _ in range(8)]
+            with config(threads=4):
+                kept = [np.count_nonzero(run([x, 0.5, n])[0].view(np.int32)) for _ in range(8)]
             assert kept == [0 if mode else n] * 8
             assert (eager.tensor(x[:3]) * 0.5).tolist() == [0.0 if mode else np.float32(5e-40)] * 3
             other.start()
@@ -282,7 +283,6 @@ def test_a_team_keeps_or_flushes_denormal_numbers_as_its_caller_does(module):
             assert (beside[0] == 0.0) == mode
     finally:
         eager.set_flush_denormal(False)
-        cpu.set_threads(before)
 
 
 @pytest.mark.parametrize(("n", "grain"), [(1, 1), (7, 16), (1000, 1), (1000, 16), (4097, 64)])
@@ -301,7 +301,7 @@ def test_every_element_is_done_once(module, n, grain, team):
 def _in_child(module, n, queue):
     x = np.ones(n, np.float32)
     (out,) = scale(module, n)([x, 3.0, n])
-    queue.put((float(out.sum()), cpu.threads()))
+    queue.put((float(out.sum()), support.api().threads))
 
 
 def test_forked_child_computes(module):
@@ -313,27 +313,33 @@ def test_forked_child_computes(module):
         warnings.simplefilter("ignore")  # Python warns of fork with threads
         child = context.Process(target=_in_child, args=(module, n, queue))
         child.start()
-    assert queue.get(timeout=30) == (3.0 * n, cpu.threads())
+    assert queue.get(timeout=30) == (3.0 * n, support.api().threads)
     child.join(30)
     assert child.exitcode == 0
 
 
 def test_number_of_threads(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
-    monkeypatch.delenv("JITCAP_NUM_THREADS", raising=False)
     monkeypatch.delenv("JITCAP_THREADS", raising=False)
-    assert support.wanted_threads() == 3
-    monkeypatch.setenv("JITCAP_NUM_THREADS", "2")
-    assert support.wanted_threads() == 2
-    monkeypatch.setenv("JITCAP_NUM_THREADS", "many")
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    assert 1 <= support.wanted_threads() <= os.cpu_count()
-    before = cpu.threads()
-    cpu.set_threads(1)
-    assert cpu.threads() == 1
-    cpu.set_threads(before)
-    with pytest.raises(ValueError, match="at least 1"):
-        cpu.set_threads(0)
+    assert eager.get_num_threads() == 3 <= threads.room()
+    monkeypatch.setenv("JITCAP_THREADS", "2")
+    assert eager.get_num_threads() == 2
+    monkeypatch.delenv("JITCAP_THREADS")
+    monkeypatch.setenv("OMP_NUM_THREADS", "many")
+    assert 1 <= eager.get_num_threads() == threads.processors() <= os.cpu_count()
+    before = support.api().threads
+    with config(threads=1), config(check=True):
+        assert support.api().threads == 1
+        eager.set_num_threads(3)
+        assert support.api().threads == eager.get_num_threads() == threads.room() == 3
+    assert support.api().threads == eager.get_num_threads()
+    for bad in (0, -1):
+        with pytest.raises(RuntimeError, match="positive"):
+            eager.set_num_threads(bad)
+    with pytest.raises(TypeError, match="integer"):
+        eager.set_num_threads(1.5)
+    with pytest.raises(ValueError, match="threads"), config(threads=-1):
+        pass
 
 
 def test_arena_is_aligned_grows_and_is_per_thread():

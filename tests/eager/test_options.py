@@ -182,13 +182,12 @@ def test_options_that_change_results_work_or_raise():
         eager.testing.assert_close(out, out, allow_subclasses=False)
 
 
-def test_loaders_threads_and_distributions():
+def test_loaders():
     data = TensorDataset(eager.ones(4))
     said_once(
         lambda: DataLoader(data, pin_memory=True), "DataLoader: pin_memory=True has no effect"
     )
     said_once(lambda: DataLoader(data, worker_init_fn=print), "worker_init_fn")
-    said_once(lambda: eager.set_num_threads(8), "one thread")
 
 
 def test_checkpoint_says_where_memory_is_saved():

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from eager import threads
+
 PROGRAM = """
 import numpy as np, eager
 from jitcap import explain, jit
@@ -31,10 +33,29 @@ print("#include" in explain(step)(x, w, eager.tensor([0, 2])).stages["source"])
 """
 
 
-def run(tmp_path):
+# Routines whose members each have memory of their own.
+TEAMS = """
+import os, eager
+from jitcap import config, jit
+
+a = eager.randn(64, 40, 40)
+eye = 40 * eager.eye(40)
+tasks = lambda: len(os.listdir("/proc/self/task"))
+
+fn = jit(lambda a: (eager.linalg.inv(a + eye), eager.fft.fft(a), a.sort()[0]))
+before = tasks()
+for n in (eager.get_num_threads(), 2, 9):
+    with config(threads=n):
+        got = [float(abs(each).sum()) for _ in range(8) for each in fn(a)]
+    assert got == 8 * got[:3]
+    print(*got[:3], ";", tasks() - before)
+"""
+
+
+def run(tmp_path, program=PROGRAM, **variables):
+    (tmp_path / "program.py").write_text(program)
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    env = {**os.environ, "CHECK": "0", "JITCAP_CACHE_DIR": str(tmp_path / "cache")}
+    env = {**os.environ, "CHECK": "0", "JITCAP_CACHE_DIR": str(tmp_path / "cache"), **variables}
     done = subprocess.run(
         [sys.executable, program], capture_output=True, text=True, check=True, env=env
     )
@@ -55,3 +76,14 @@ def test_the_second_process_compiles_nothing(tmp_path):
     third = run(tmp_path)
     assert third[:2] == first[:2]
     assert third[2] == "False True"
+
+
+def test_a_team_is_as_large_as_the_process_that_runs_it_says(tmp_path):
+    """Not as the one that compiled it said, which had one thread, as launchers give their workers."""
+    first, second = (
+        run(tmp_path, TEAMS, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS=str(n)) for n in (1, 2)
+    )
+    assert len({row.split(";")[0] for row in first + second}) == 1
+    helpers = [[int(row.split(";")[1]) for row in rows] for rows in (first, second)]
+    assert [helpers[0][0], helpers[1][0]] == [0, 1]
+    assert helpers[0][2] == min(9, threads.processors()) - 1, "as scratch memory allows"

@@ -21,7 +21,7 @@ from jitcap.symbols import Sizes
 from jitcap.tracer import trace
 from tests.codegen.symbolic import f32
 
-TARGET = Target("cpp", config.isa, config.threads)
+TARGET = Target("cpp", config.isa)
 
 
 def traced():

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 
 import eager
+from eager.config import config
 
 from .harness import case
 from .scene import nothing, scene
@@ -87,13 +88,33 @@ def deterministic_algorithms():
 
 @case("settings")
 def the_number_of_threads_is_asked():
-    saved = eager.get_num_threads()
-
     def step(x):
         return eager.get_num_threads(), x
 
-    program = scene(step, lambda: eager.set_num_threads(saved + 1))
-    program.close = lambda: eager.set_num_threads(saved)
+    program = scene(step, lambda: eager.set_num_threads(eager.get_num_threads() + 1))
+    program.close = lambda: vars(config).pop("threads")
+    return program
+
+
+@case("settings")
+def the_number_of_threads_is_set_inside():
+    def step(x):
+        before = eager.get_num_threads()
+        eager.set_num_threads(before + 1)
+        return eager.get_num_threads() - before, x
+
+    program = scene(step)
+    program.close = lambda: vars(config).pop("threads")
+    return program
+
+
+@case("settings")
+def the_precision_of_products_is_asked():
+    def step(x):
+        return eager.get_float32_matmul_precision(), x
+
+    program = scene(step, lambda: eager.set_float32_matmul_precision("high"))
+    program.close = lambda: eager.set_float32_matmul_precision("highest")
     return program
 
 

@@ -13,7 +13,6 @@ for path in sorted(Path(__file__).parent.glob("programs_*.py")):
 PARAMETERS = [pytest.param(name, id=f"{each.group}-{name}") for name, each in CASES.items()]
 
 
-@pytest.mark.filterwarnings("ignore:set_num_threads")
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_case(name, tmp_path):
     wrong = check(name, tmp_path)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from codegen.ir.sizes import Size, blocks, hint, is_static, numel, round_up, same, same_all
-from codegen.targets.cpp.step import Writer, array, team, three
+from codegen.targets.cpp.step import Writer, array, three
 from codegen.targets.cpp.table import size_text
+from eager import threads
 from eager.dataclass import dataclass
 
 BAND_BYTES: Final = 1 << 18  # a band of source stays in the second-level cache
@@ -116,9 +117,9 @@ def _room(w: Writer, ctype: str, packed: int, offsets: int, room: int, turned: i
     parts = (
         f"({ctype} *){w.take(packed * size)}",
         f"(i64 *){w.take(8 * offsets)}",
-        f"({ctype} *){w.take(team() * (room + turned) * size)}",
+        f"({ctype} *){w.take(threads.room() * (room + turned) * size)}",
     )
-    return f"{{{', '.join(parts)}, {size_text(room)}, {size_text(turned)}, {team()}}}"
+    return f"{{{', '.join(parts)}, {size_text(room)}, {size_text(turned)}}}"
 
 
 def _padded(channels: int, itemsize: int) -> int:

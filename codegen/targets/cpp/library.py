@@ -7,7 +7,7 @@
 
 The lines stand in the entry itself, outside any parallel region (each routine opens its own), and
 use its names `arena` and `b` (where the host functions are). Scratch is private to the step and
-free again after it; it has room for `team()` threads, at run time there may be fewer, and results
+free again after it; it has room for `threads.room()` members of a team, and results
 do not depend on how many there are.
 
 Reads may have any strides: `dot` hands them to BLAS where it can take them; other routines get
@@ -49,7 +49,7 @@ def call(
 
 
 def scratch_bytes(step: Library) -> Size:
-    """Scratch memory of `step`, for up to `team()` threads."""
+    """Scratch memory of `step`, for `threads.room()` threads."""
     w = Writer(step, _Nowhere(), [], lambda _: 0)
     write(w, ["body"] * len(step.bodies))
     return w.used

@@ -6,8 +6,9 @@ from __future__ import annotations
 from codegen.ir.schema import Access, Library
 from codegen.ir.sizes import Size, is_static, numel, round_up
 from codegen.targets.cpp.runtime import support
-from codegen.targets.cpp.step import ALIGN, Writer, team
+from codegen.targets.cpp.step import ALIGN, Writer
 from eager import dtype as dt
+from eager import threads
 
 
 def possible(step: Library) -> bool:
@@ -26,7 +27,7 @@ def _batch(w: Writer) -> int:
 def _room(w: Writer, elements: int) -> str:
     """Scratch for every member: elements, and a whole number for each row."""
     own = elements * w.aval(0).dtype.itemsize + round_up(4 * w.aval(0).shape[-2], ALIGN)
-    return w.take(_some(own) * team())
+    return w.take(_some(own) * threads.room())
 
 
 def _some(nbytes: Size) -> Size:

@@ -13,12 +13,6 @@ from codegen.targets.cpp.program import ENTRY, Source
 from codegen.targets.cpp.runtime import cpu
 
 
-def prepare(target: Target) -> None:
-    """Threads are settled first: scratch memory is planned for so many."""
-    if target.threads:
-        cpu.set_threads(target.threads)
-
-
 def anticipate() -> None:
     """A graph that multiplies matrices is being captured: begin what it will load."""
     cpu.prefetch(products=True)

@@ -19,9 +19,8 @@ from codegen.schedule.plan import line_up
 from codegen.schedule.plan import plan as plan_memory
 from codegen.targets.cpp import control, library, table
 from codegen.targets.cpp.kernel import KernelText, emit_kernel
-from codegen.targets.cpp.runtime.support import wanted_threads
-from codegen.targets.cpp.step import team
 from codegen.targets.cpp.table import size_text
+from eager import threads
 from eager.aval import Aval
 from eager.dataclass import dataclass
 
@@ -109,7 +108,7 @@ def plan(batched: Batched) -> Plan:
         if isinstance(item, Library) and some(size := library.scratch_bytes(item))
     }
     scratch |= {
-        room_name(item.name): (i, batched.known[item.name].room * team())
+        room_name(item.name): (i, batched.known[item.name].room * threads.room())
         for i, item in enumerate(batched.fused.items)
         if isinstance(item, Kernel) and some(batched.known[item.name].room)
     }
@@ -133,7 +132,7 @@ def emit(batched: Batched, plan: Plan) -> Source:
     functions = list(writer.functions.values())
     declared, libraries = library.heavy(writer.steps)
     files = {}
-    here, *others = share_out(functions, wanted_threads())
+    here, *others = share_out(functions, threads.get_num_threads())
     for i, part in enumerate(others):
         heads = (f"{text.types}\n{text.head};".replace("{name}", name) for name, text in part)
         declared = [*declared, "namespace jc {", *heads, "}"]
@@ -157,10 +156,12 @@ class _Emission:
         self.named: dict[Batched, str] = {}  # the functions of bodies that many steps call
         self.steps: list[Library] = []  # that call routines
         self.sites = _Sites()
+        self.rooms = False  # whether members of a team have memory of their own
 
     def lines(self, batched: Batched, places: Places) -> list[str]:
         """The calls of a program, or of a body."""
         calls: list[str] = places.sizes()
+        self.rooms |= places.has_scratch()
         left = batched.fused.failing()
         done = 0
         for batch in batched.batches:
@@ -214,7 +215,7 @@ class _Emission:
         lines = [
             '#include "jitcap_kernel.h"',
             *(f'#include "{name}"' for name in library.headers(self.steps)),
-            "JC_MODULE",
+            f"JC_MODULE_FOR({threads.room()})" if self.rooms else "JC_MODULE",
             *declared,
             "namespace jc {",
             *(text.text.replace("{name}", name) for name, text in functions),
@@ -309,6 +310,10 @@ class Places:
             return self.slots[target]
         offset = None if self.plan.is_symbolic else self.plan.offsets[target]
         return -1 - offset if isinstance(offset, int) else None
+
+    def has_scratch(self) -> bool:
+        """Whether something is planned besides buffers."""
+        return not self.fused.buffers.keys() >= {*self.plan.offsets, *self.plan.blocks}
 
     def scratch(self, step: Library) -> str:
         """A `char *` to the scratch memory planned for a step."""

@@ -8,9 +8,10 @@ from typing import Any
 from codegen.ir.monoid import COMBINE
 from codegen.ir.sizes import hint, is_static, numel, same
 from codegen.runtime.artifact import SIZE
-from codegen.targets.cpp.step import Writer, array, team, three
+from codegen.targets.cpp.step import Writer, array, three
 from codegen.targets.cpp.table import BOOL_MONOIDS, MEMORY, MONOIDS, REGISTER, any_text, size_text
 from eager import dtype as dt
+from eager import threads
 from eager.aval import broadcast_shapes, contiguous_strides
 from eager.dtype import DType
 
@@ -78,10 +79,10 @@ def sort(w: Writer) -> None:
     source, values = f"({kind} *)({w.dense(0)})", f"({kind} *)({w.out(0)})"
     _, n, _ = around(w.aval(0).shape, w.step.attrs["dim"])
     item = 16 if dtype.itemsize == 8 else 8  # a key and a 32-bit place
-    room = w.take(team() * 2 * n * item)
+    room = w.take(threads.room() * 2 * n * item)
     descending = str(bool(w.step.attrs["descending"])).lower()
     keep = w.step.attrs.get("keep", n)
-    w.call(f"sort<{kind}>", _lines(w), keep, descending, source, values, w.out(1), room, team())
+    w.call(f"sort<{kind}>", _lines(w), keep, descending, source, values, w.out(1), room)
 
 
 # ---------------------------------------------------------------------------------- scatters

@@ -10,9 +10,10 @@ from typing import Final
 from codegen.ir.schema import Access, Library
 from codegen.ir.sizes import divides, is_static, numel, round_up, same, same_all
 from codegen.targets.cpp.rows import around
-from codegen.targets.cpp.step import ALIGN, Writer, team
+from codegen.targets.cpp.step import ALIGN, Writer
 from codegen.targets.cpp.table import MEMORY, REGISTER, size_text
 from eager import dtype as dt
+from eager import threads
 from eager.aval import Aval, contiguous_strides
 
 LANES: Final = 4  # lines that are transformed at a time
@@ -53,7 +54,7 @@ def _transform(
     shared = 4 * chirp + size if chirp else size
     narrow = not chirp and all(k.itemsize // (1 + k.is_complex) == 4 for k in kinds)
     lanes = 1 if same(outer * inner, 1) else LANES * (2 if narrow else 1)
-    room = w.take(round_up(16 * shared, ALIGN) + 32 * length * LANES * team())
+    room = w.take(round_up(16 * shared, ALIGN) + 32 * length * LANES * threads.room())
     counts = (outer, inner, given, shapes[1][dim])
     flags = (str(flag).lower() for flag in (backward, half))
     w.call(

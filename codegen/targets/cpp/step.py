@@ -9,7 +9,6 @@ from typing import Final, Protocol
 from codegen.ir.schema import Access, Library
 from codegen.ir.sizes import Shape, Size, is_contiguous, numel, round_up, same, some
 from codegen.runtime.artifact import Host
-from codegen.targets.cpp.runtime import cpu
 from codegen.targets.cpp.table import MEMORY, any_text, mentions_size, size_text
 from eager.aval import Aval
 from eager.dataclass import dataclass
@@ -40,11 +39,6 @@ class Places(Protocol):
 
     def scratch(self, step: Library) -> str:
         """A `char *` to the scratch memory of a step."""
-
-
-def team() -> int:
-    """The number of threads that scratch memory has room for."""
-    return cpu.threads()
 
 
 @dataclass(slots=True)

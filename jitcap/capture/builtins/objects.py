@@ -27,7 +27,13 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from eager import autograd, cuda
+from eager import (
+    autograd,
+    cuda,
+    get_float32_matmul_precision,
+    set_float32_matmul_precision,
+    threads,
+)
 from eager import random as eager_random
 from eager.autograd import function
 from eager.denormals import set_flush_denormal
@@ -560,6 +566,8 @@ for _refused, _home, _functions in (
         eager_random.Generator.set_state, eager_random.Generator.initial_seed,
         eager_random.Generator.next_ordinal, eager_random.Generator.__deepcopy__,
         set_default_dtype, set_flush_denormal, set_printoptions, save, load,
+        threads.get_num_threads, threads.set_num_threads, get_float32_matmul_precision,
+        set_float32_matmul_precision,
     )),
     ("effect", "eager.cuda.", (
         cuda.initial_seed, cuda.get_rng_state, cuda.get_rng_state_all, cuda.set_rng_state,

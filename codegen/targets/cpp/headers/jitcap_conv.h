@@ -23,7 +23,7 @@ template <class T> struct ConvRoom {  // scratch; sizes are computed in emit/cpp
   T *packed;     // weights, or partial weight gradients
   i64 *offsets;  // of taps
   T *bands;      // per member: `room` elements for a band of source, then `turned` for transposed gradients
-  i64 room, turned, members;
+  i64 room, turned;
 };
 template <class T> constexpr int conv_pixels = JC_BYTES == 64 ? 8 : native_lanes<T> < 4 ? native_lanes<T> : 4;
 
@@ -380,7 +380,7 @@ template <class T> JC_NOINLINE void correlate(const Correlation &q, const T *src
   Band b = band_of(q.s, rows);
   tap_offsets(room.offsets, q.s, b);
   f64 work = (f64)outer * q.s[1].count * q.s[2].count * q.cout * q.cin * (taps + 1);
-  int team = work < 2e5 ? 1 : threads() < room.members ? threads() : (int)room.members;
+  int team = work < 2e5 ? 1 : threads();
   parallel(q.groups * blocks, 1, piece * q.groups * blocks < 30000 ? 1 : team, [=, &q](i64 lo, i64 hi) {
     for (i64 i = lo; i < hi; i++) pack_weights(room.packed + i * piece, w + i / blocks * q.cin * q.cout * q.k[0] * q.k[1] * q.k[2], q, lanes, i % blocks);
   });

@@ -151,7 +151,7 @@ template <class T> JC_NOINLINE void conv_weight_grad(const Conv &g, const T *gra
   for (i64 c = q.cin - 1; c >= 0; c--)
     for (i64 t = 0; t < taps; t++) room.offsets[c * taps + t] = room.offsets[t] + c * w.b.plane;
   f64 work = (f64)outer * q.s[1].count * q.s[2].count * g.o * q.cin * (taps + 1);
-  int team = work < 2e5 ? 1 : threads() < room.members ? threads() : (int)room.members;
+  int team = work < 2e5 ? 1 : threads();
   i64 parts = (team + chunks - 1) / chunks < q.cin ? (team + chunks - 1) / chunks : q.cin;  // of the input channels
   share(chunks * parts, team, [=, &w](i64 i) {
     T *band = room.bands + member() * (room.room + room.turned);

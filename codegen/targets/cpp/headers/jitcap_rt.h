@@ -39,8 +39,11 @@ struct JcApi {  // mirrored by runtime/support.py: Api
   int threads;      // team size for parallel loops, >= 1
 };
 extern "C" __attribute__((visibility("hidden"))) const JcApi *jc_api;
-#define JC_MODULE                                                                              \
+extern "C" __attribute__((visibility("hidden"))) const int jc_room;  // members that have scratch memory
+#define JC_MODULE JC_MODULE_FOR(1 << 30)
+#define JC_MODULE_FOR(room)                                                                    \
   const JcApi *jc_api;                                                                         \
+  const int jc_room = room;                                                                    \
   JC_ENTRY void jitcap_init(const JcApi *api) { jc_api = api; }                                \
   JC_ENTRY PyObject_ *jitcap_call(PyObject_ *plan, PyObject_ *const *lists, long n) { return jc_call(plan, lists, n); }
 
@@ -79,7 +82,7 @@ JC_INLINE i64 checked(i64 index, i64 bound, void *arena, i64 site) {
 }
 
 // ---- threads ----------------------------------------------------------------------------------
-JC_INLINE int threads() { return jc_api->threads; }
+JC_INLINE int threads() { return jc_api->threads < jc_room ? jc_api->threads : jc_room; }
 JC_INLINE int member() { return jc_api->member ? jc_api->member() : 0; }
 // parallel(n, grain, team, body): body(lo, hi) over [0, n) in about `per_member` pieces per member, in
 // multiples of `grain`, taken as members get free: one that was put aside by another process holds up

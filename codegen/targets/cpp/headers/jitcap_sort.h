@@ -87,11 +87,10 @@ template <class T, class K> JC_NOINLINE SortItem<K> *sort_first(SortItem<K> *ite
   }
   return sort_items(a, b, count);
 }
-// `room` holds 2 * n items for each of `members` threads.
-template <class T> JC_NOINLINE void sort(i64 outer, i64 n, i64 inner, i64 keep, bool descending, const T *x, T *values, i64 *order, void *room, i64 members) {
+// `room` holds 2 * n items for each thread.
+template <class T> JC_NOINLINE void sort(i64 outer, i64 n, i64 inner, i64 keep, bool descending, const T *x, T *values, i64 *order, void *room) {
   typedef typename SortKey<T>::type K;
-  int team = team_for(16 * outer * n * inner);
-  parallel(outer * inner, 1, team < members ? team : (int)members, [=](i64 lo, i64 hi) {
+  parallel(outer * inner, 1, team_for(16 * outer * n * inner), [=](i64 lo, i64 hi) {
     SortItem<K> *items = (SortItem<K> *)room + member() * 2 * n;
     K flip = descending ? K(~K(0)) : K(0);
     i64 held = 2 * keep < 48 ? 48 : 2 * keep;

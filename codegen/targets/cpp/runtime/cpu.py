@@ -24,12 +24,10 @@ from codegen.targets.cpp.runtime.support import (
     build_shared,
     isa_flags,
     prefetch,
-    set_threads,
-    threads,
 )
 
 __all__ = [
-    "Module", "Runner", "build_shared", "isa_flags", "load", "prefetch", "set_threads", "threads",
+    "Module", "Runner", "build_shared", "isa_flags", "load", "prefetch",
 ]  # fmt: skip
 
 INDEX_ERROR: Final = 1  # jc::fail's code

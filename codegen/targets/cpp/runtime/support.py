@@ -1,7 +1,7 @@
 """Around the compiled entries: threads, matrix products, cached compiles. Text -> shared object.
 
-Threads. Parallel loops run in a team of our own (jitcap_team.h) of `threads()` members:
-$JITCAP_THREADS, else $OMP_NUM_THREADS, else the processors this process may use. Not OpenMP:
+Threads. Parallel loops run in a team of our own (jitcap_team.h) of as many members as
+`eager.threads` says. Not OpenMP:
 libgomp's members either spin for milliseconds, which ruins every other process of a shared machine
 (0.3 ms -> 12 ms measured), or sleep, and waking them for every loop costs 13 to 25 us where ours
 costs 1; and a forked child hangs in libgomp.
@@ -31,6 +31,8 @@ from typing import Final
 from codegen.runtime import cache
 from codegen.runtime.pending import Pending
 from codegen.targets.cpp.runtime import build
+from eager import threads
+from eager.config import on_change
 
 LAPACK: Final = ("sgesv", "dgesv", "sgetrf", "dgetrf", "spotrf", "dpotrf", "spotrs", "dpotrs")
 
@@ -52,25 +54,6 @@ class Api(ctypes.Structure):
 
 
 # ---- threads and BLAS -----------------------------------------------------------------------
-
-
-def wanted_threads() -> int:
-    """How many threads, and compiler processes at a time, the environment grants this process."""
-    for name in ("JITCAP_THREADS", "JITCAP_NUM_THREADS", "OMP_NUM_THREADS"):
-        text = os.environ.get(name, "").split(",")[0].strip()
-        if text.isdecimal() and int(text) > 0:
-            return int(text)
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(usable or 1, _cgroup_limit()))
-
-
-def _cgroup_limit() -> int:
-    """Processors granted by the container's quota, rounded up; a large number without one."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        return max(1, -(-int(quota) // int(period)))
-    except (OSError, ValueError):
-        return 1 << 16
 
 
 def _openblas() -> ctypes.CDLL | None:
@@ -99,11 +82,12 @@ def api() -> Api:
     with _api_lock:
         if not _api:
             _api.append(_make_api())
+            on_change.append(_follow)
         return _api[0]
 
 
 def _make_api() -> Api:
-    table = Api(threads=wanted_threads())
+    table = Api(threads=threads.get_num_threads())
     blas = _openblas()
     if blas is not None:
         for field, symbol in (("sgemm", "cblas_sgemm"), ("dgemm", "cblas_dgemm")):
@@ -118,16 +102,8 @@ def address_of(library: ctypes.CDLL, symbol: str) -> int | None:
     return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
 
 
-def threads() -> int:
-    """Members of a parallel loop's team."""
-    return int(api().threads)
-
-
-def set_threads(n: int) -> None:
-    """Use `n` threads from the next call on. Raises ValueError unless n >= 1."""
-    if n < 1:
-        raise ValueError(f"the number of threads must be at least 1, got {n}")
-    api().threads = n
+def _follow() -> None:
+    _api[0].threads = threads.get_num_threads()
 
 
 # ---- support objects: the team, the small-product kernels ---
