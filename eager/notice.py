@@ -6,6 +6,7 @@ result raises, and says what to use.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from typing import Any, Final
@@ -22,8 +23,26 @@ def warn_once(option: str, text: str) -> None:
     if option in _said:
         return
     _said.add(option)
-    _, level = _user_frame()
-    warnings.warn(text, IgnoredOptionWarning, stacklevel=level)
+    tell(text, IgnoredOptionWarning)
+
+
+def tell(text: str, category: type[Warning]) -> None:
+    """A notice about how the program is run: a warning at the user's own line, which never changes
+    what the program does. Where filters make an error of it, it is printed to stderr."""
+    frame, _ = _user_frame()
+    place, module = (frame.f_code.co_filename, frame.f_lineno), frame.f_globals.get("__name__")
+    message = category(text)
+    try:  # without a registry, which would be a name in the user's module
+        warnings.warn_explicit(message, category, *place, module if type(module) is str else None)
+    except Exception:  # noqa: BLE001 - of a filter, or of what the program shows them by
+        not_raised(message, place)
+
+
+def not_raised(message: Warning, place: tuple[str, int]) -> None:
+    """What becomes of a notice that is not shown as a warning. Tests have it raised."""
+    if sys.stderr is not None:
+        with contextlib.suppress(Exception):
+            sys.stderr.write(warnings.formatwarning(message, type(message), *place))
 
 
 def _user_frame() -> tuple[Any, int]:
@@ -33,8 +52,15 @@ def _user_frame() -> tuple[Any, int]:
         package = frame.f_globals.get("__name__", "").partition(".")[0]
         if package not in ("eager", "codegen", "jitcap"):
             break
-        frame, level = frame.f_back, level + 1
+        frame, level = frame.f_back, level + (not is_passed_over(frame))
     return frame, level
+
+
+def is_passed_over(frame: Any) -> bool:
+    """Whether a `stacklevel` does not count a frame: Python knows those of its imports by the name
+    of their file."""
+    name = frame.f_code.co_filename
+    return "importlib" in name and "_bootstrap" in name
 
 
 def warn(text: str, category: type[Warning]) -> None:

@@ -24,7 +24,7 @@ from eager.device.array import DeviceArray
 from eager.device.plan import NoKernel, Operand, Place, Plan
 from eager.device.protocol import Grid, Region
 from eager.dtype import get_default_dtype
-from eager.notice import user_line, user_place, warn
+from eager.notice import tell, user_line, user_place
 from eager.op import REGISTRY, aval_of
 
 _calls: dict[Any, _Call] = {}
@@ -305,7 +305,7 @@ def note_host_run(name: str, reason: str) -> None:
     if name in _said:
         return
     _said.add(name)
-    warn(
+    tell(
         f"{name} runs on the host, with copies from the device and back: {reason} {user_line()}",
         HostRunWarning,
     )

@@ -27,6 +27,7 @@ from jitcap.entry import Entries, compile_call, readable
 from jitcap.explain import Explanation, explanation
 from jitcap.pipeline import known_backend, takes_symbols
 from jitcap.record import Stats, announce, forget_announcements, merged
+from jitcap.stack import passed_over
 from jitcap.varying import Varying
 from jitcap.version import MISS, STANCE, Compiled, Options
 
@@ -34,6 +35,7 @@ STANCES: Final = ("default", "eager", "fail_on_split", "fail_on_recompile")
 _all: weakref.WeakSet[Jitted] = weakref.WeakSet()
 
 
+@passed_over
 class Jitted:
     """A function, compiled at its first call and again whenever its guards do not hold.
 

@@ -43,7 +43,7 @@ from jitcap.record import Recompile, Stats, Trail, announce, on_behalf, say
 from jitcap.region import Region
 from jitcap.show import module
 from jitcap.split import FAILURES, Splitter, splittable
-from jitcap.stack import beneath
+from jitcap.stack import beneath, passed_over
 from jitcap.varying import Varying
 from jitcap.version import MISS, Call, Compiled, Options, Room
 
@@ -59,6 +59,7 @@ REFUSALS: Final = 3  # refused captures, one after the other, from which on they
 Keep = Callable[[Captured, bool], kept.Files]  # of a captured version (with its graph?)
 
 
+@passed_over
 class Entries:
     """The compiled versions of one function, the most recently used first."""
 

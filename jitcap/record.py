@@ -20,6 +20,7 @@ from typing import Any, Final
 from codegen.runtime.artifact import Runs
 from eager.config import config
 from eager.dataclass import dataclass
+from eager.notice import tell
 
 
 class JitcapWarning(UserWarning):
@@ -204,20 +205,9 @@ def announce(place: Any, text: str) -> None:
         waiting[1].append((place, text))
         return
     _announced.add(place)
-    warnings.warn(text, JitcapWarning, stacklevel=_user_level())
+    tell(text, JitcapWarning)
 
 
 def forget_announcements() -> None:
     """Everything may be said again (after `jitcap.reset()`)."""
     _announced.clear()
-
-
-def _user_level() -> int:
-    """The stacklevel of the nearest caller outside our packages."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None:
-        package = frame.f_globals.get("__name__", "").partition(".")[0]
-        if package not in ("jitcap", "eager", "codegen"):
-            return level
-        frame, level = frame.f_back, level + 1
-    return level

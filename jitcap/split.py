@@ -40,7 +40,7 @@ from jitcap.capture.segment import RETURNED, STOPPED, capture_segment, live, poi
 from jitcap.oracle import Plain
 from jitcap.pipeline import anticipated
 from jitcap.record import say
-from jitcap.stack import beneath
+from jitcap.stack import beneath, passed_over
 from jitcap.varying import Varying
 from jitcap.version import Options, Room
 
@@ -66,6 +66,7 @@ class Point:
     full: Record | None = None  # why a call runs plainly where there is no room
 
 
+@passed_over
 class Splitter:
     """The segments of one jitted function and of the functions it calls.
 

@@ -6,17 +6,32 @@ runs in parts, or that comes back to its `@jit` at each level, has ours between 
 
 from __future__ import annotations
 
+import linecache
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
-from typing import Any, Final
+from types import FrameType, FunctionType
+from typing import Any, Final, TypeVar
 
 from eager.recursion import add_frames
 
 SLACK: Final = 50  # so few are not worth a limit that the program can see
 MOST: Final = 1000  # calls in each other: each takes a part of the stack of C
 _IN_C: Final = int(sys.version_info < (3, 12))  # where a call of an object by C counts, too
+
+_PASSED: Final = "importlib._bootstrap"  # in a file's name: see `eager.notice.is_passed_over`
+T = TypeVar("T", bound=type | FunctionType)
+
+
+def passed_over(made: T) -> T:
+    """A function, or a class for its methods: their frames are none to the `stacklevel` of a
+    warning or a log record, so what runs plainly beneath tells of the program's lines."""
+    for fn in [made] if isinstance(made, FunctionType) else vars(made).values():
+        if isinstance(fn, FunctionType):
+            name = f"{fn.__code__.co_filename} {_PASSED}"
+            fn.__code__ = fn.__code__.replace(co_filename=name)
+            linecache.lazycache(name, fn.__globals__)
+    return made
 
 
 class _Ours(threading.local):
@@ -28,6 +43,7 @@ class _Ours(threading.local):
 _ours = _Ours()
 
 
+@passed_over
 def beneath(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`fn(*args, **kwargs)`: what runs there is the program's again, and the frames of ours above
     it do not count. No more than there are: a recursion without end has to end."""

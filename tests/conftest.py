@@ -35,3 +35,16 @@ def fixed_seed():
     seed = getattr(eager, "manual_seed", None)
     if seed is not None:
         seed(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def notices_raise():
+    """A notice of ours never changes what a program does; one that a test does not expect, does."""
+    notice = pytest.importorskip("eager.notice")
+
+    def raised(message: Warning, _: object) -> None:
+        raise message
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(notice, "not_raised", raised)
+        yield

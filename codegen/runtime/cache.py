@@ -22,12 +22,12 @@ import stat
 import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from eager.dataclass import dataclass
+from eager.notice import tell
 
 FORMAT: Final = 1
 LIMIT_BYTES: Final = 2 << 30
@@ -178,11 +178,10 @@ class Cache:
             if self.roots and self.roots[-1] != self.asked:  # the temporary one failed, too
                 raise OSError(f"no place for compiled code: {why}")
             self.roots.append(_private_directory())
-        warnings.warn(
+        tell(
             f"compile cache: {why}; compiled code is kept in {self.roots[-1]} for this process "
             "only. Set JITCAP_CACHE_DIR to a private, writable directory.",
             CacheWarning,
-            stacklevel=3,
         )
 
 

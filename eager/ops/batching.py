@@ -17,7 +17,7 @@ from eager import dtype as dt
 from eager.aval import Aval, scalar_aval
 from eager.batched import Level
 from eager.dispatch import apply
-from eager.notice import warn
+from eager.notice import tell
 from eager.op import REGISTRY, Op
 from eager.ops.complex import PartView
 from eager.ops.contract import CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, DOT, Contract, Dot
@@ -368,7 +368,7 @@ def each(call: Call) -> Any:
     """One call for each example."""
     if call.op.name not in _told:
         _told.add(call.op.name)
-        warn(f"vmap: {call.op.name} is called once for each example: it has no rule for all of "
+        tell(f"vmap: {call.op.name} is called once for each example: it has no rule for all of "
              "them at once", UserWarning)  # fmt: skip
     rows = [
         call(*(apply(SELECT, x, dim=0, index=i) if m else x

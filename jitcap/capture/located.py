@@ -16,6 +16,7 @@ from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, Final
 
+from eager.notice import is_passed_over
 from jitcap.capture.interpret import Frame
 
 Args = tuple[Any, ...]
@@ -157,12 +158,13 @@ def report_above(levels: int, fn: Any, /, *args: Any, **kwargs: Any) -> None:
     """A warning or a log record in the name of the `levels`-th frame above the function that is
     compiled that is the program's."""
     frame: FrameType | None = sys._getframe(1)
-    level = 2
+    level = 1
     while frame is not None:
+        level += not is_passed_over(frame)
         levels -= frame.f_globals.get("__name__", "").partition(".")[0] not in _OURS
         if levels <= 0:
             break
-        frame, level = frame.f_back, level + 1
+        frame = frame.f_back
     fn(*args, **kwargs, stacklevel=level)
 
 

@@ -23,7 +23,6 @@ import os
 import shutil
 import tempfile
 import threading
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -33,6 +32,7 @@ from codegen.runtime.pending import Pending
 from codegen.targets.cpp.runtime import build
 from eager import threads
 from eager.config import on_change
+from eager.notice import tell
 
 LAPACK: Final = ("sgesv", "dgesv", "sgetrf", "dgetrf", "spotrf", "dpotrf", "spotrs", "dpotrs")
 
@@ -65,10 +65,10 @@ def _openblas() -> ctypes.CDLL | None:
         try:
             return ctypes.CDLL(str(path))
         except OSError as error:
-            warnings.warn(
+            tell(
                 f"OpenBLAS at {path} cannot be loaded ({error}); matrix products in compiled code "
                 "use the slower built-in loop",
-                stacklevel=2,
+                UserWarning,
             )
     return None
 
@@ -161,10 +161,10 @@ def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
             if _ended.is_set():
                 return
             _unavailable.add(name)
-            warnings.warn(
+            tell(
                 f"the support code {name} cannot be used on this system; compiled code runs "
                 f"slower. {error}",
-                stacklevel=2,
+                UserWarning,
             )
             return
         finally:
