@@ -20,7 +20,7 @@ MOST: Final = 1000  # calls in each other: each takes a part of the stack of C
 _IN_C: Final = int(sys.version_info < (3, 12))  # where a call of an object by C counts, too
 
 _PASSED: Final = "importlib._bootstrap"  # in a file's name: see `eager.notice.is_passed_over`
-T = TypeVar("T", bound=type | FunctionType)
+T = TypeVar("T", bound=Callable[..., Any])
 
 
 def passed_over(made: T) -> T:
