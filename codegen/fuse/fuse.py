@@ -97,7 +97,7 @@ class _Fuse:
         outs = tuple(map(self.memory, call.outs))
         avals = tuple(x.aval for x in call.operands if isinstance(x, Value))
         out_avals = tuple(v.aval for v in call.outs)
-        return Library(step.name, call.op, reads, outs, call.attrs, avals, out_avals, call.where)
+        return Library(call.op, reads, outs, call.attrs, avals, out_avals, call.where)
 
     def operand(self, v: Any) -> Any:
         """A number, the buffer of one, or where a tensor lies."""

@@ -55,8 +55,8 @@ class _Lower:
         self.items.append(Nest(value, axes, made, where=where, op=self.op, **more))
         return value
 
-    def step(self, call: Call, name: str) -> None:
-        self.items.append(Step(call, name))
+    def step(self, call: Call) -> None:
+        self.items.append(Step(call))
 
 
 MOST_PARTS: Final = 32
@@ -75,7 +75,7 @@ def lower(program: Program, *, widen: bool = True) -> Loops:
             _complex(state, call)
             continue
         if widen and _has_many_parts(call):
-            state.step(call, "extern")
+            state.step(call)
             continue
         RULES[call.op.kind](state, call)
     program = _own_outputs(state, program)
@@ -92,7 +92,7 @@ def _complex(s: _Lower, call: Call) -> None:
     kinds = {v.aval.dtype for v in (*moved, *call.outs) if v is not condition}
     cast = call.op.name == "cast" and all(kind.is_complex for kind in kinds)
     if not cast and (not apart or len(call.outs) != 1 or len(kinds) != 1):
-        s.step(call, f"complex {call.op.name}")
+        s.step(call)
         return
     out = call.outs[0]
     dtype = dt.real_of(out.aval.dtype)
@@ -104,7 +104,7 @@ def _complex(s: _Lower, call: Call) -> None:
         )
         RULES[call.op.kind](s, replace(call, operands=operands, outs=(half,)))
         halves.append(half)
-    s.step(Call(REGISTRY["complex"], tuple(halves), {}, (out,), call.where), "complex")
+    s.step(Call(REGISTRY["complex"], tuple(halves), {}, (out,), call.where))
 
 
 def _half(s: _Lower, x: Value | complex, part: str, where: str) -> Value | complex:
@@ -114,7 +114,7 @@ def _half(s: _Lower, x: Value | complex, part: str, where: str) -> Value | compl
     if not x.aval.dtype.is_complex:
         return x
     half = s.fresh(Aval(x.aval.shape, dt.real_of(x.aval.dtype)))
-    s.step(Call(REGISTRY[part], (x,), {}, (half,), where), part)
+    s.step(Call(REGISTRY[part], (x,), {}, (half,), where))
     return half
 
 
@@ -157,7 +157,7 @@ def _own_outputs(state: _Lower, program: Program) -> Program:
 def _copied(state: _Lower, v: Value) -> Value:
     copy = state.fresh(v.aval)
     if v.aval.dtype.is_complex:
-        state.step(Call(REGISTRY["clone"], (v,), {}, (copy,)), "complex clone")
+        state.step(Call(REGISTRY["clone"], (v,), {}, (copy,)))
         return copy
     return state.nest(copy, lambda axes: expr.read(v.id, axes, v.aval.dtype), "")
 
@@ -313,7 +313,7 @@ def _elements(s: _Lower, call: Call) -> None:
     out, rule = call.outs[0], call.op.element  # type: ignore[attr-defined]
     x = tensors(call)[0].aval if call.op.kind == "index" else None
     if rule is None or (x is not None and not (x.ndim and some(x.numel))):
-        s.step(call, call.op.name)
+        s.step(call)
         return
     m, xs = Elements(call), tuple(Operand(x, out.aval.dtype) for x in call.operands)
     s.nest(
@@ -335,14 +335,14 @@ def _contract(s: _Lower, call: Call) -> None:
         _loop_dot(s, call)
         return
     if wide.category != dt.FLOAT or not some(out.aval.numel):
-        s.step(call, "extern")
+        s.step(call)
         return
     if not s.widen:
-        s.step(call, call.op.name)
+        s.step(call)
         return
     operands = tuple(_widened(s, v, wide, call.where) for v in tensors(call))
     target = out if out.aval.dtype is wide else s.fresh(Aval(out.aval.shape, wide))
-    s.step(Call(call.op, operands, call.attrs, (target,), call.where), call.op.name)
+    s.step(Call(call.op, operands, call.attrs, (target,), call.where))
     if target is not out:
         s.nest(out, lambda axes: operand(target, axes, out.aval.dtype), call.where)
 
@@ -386,10 +386,6 @@ def _loop_dot(s: _Lower, call: Call) -> None:
     _append_reduction(s, Nest(out, axes, x * y, SUM, (k,), where=call.where, op=s.op), wide)
 
 
-def _window(s: _Lower, call: Call) -> None:
-    s.step(call, call.op.name if call.outs[0].aval.dtype in (dt.float32, dt.float64) else "extern")
-
-
 def _random(s: _Lower, call: Call) -> None:
     out = call.outs[0]
     fn = f"random_{call.attrs['dist']}"
@@ -403,7 +399,7 @@ def _random(s: _Lower, call: Call) -> None:
 
 
 def _routine(s: _Lower, call: Call) -> None:
-    s.step(call, call.op.name)
+    s.step(call)
 
 
 RULES: Final[dict[str, Callable[[_Lower, Call], None]]] = {
@@ -417,7 +413,7 @@ RULES: Final[dict[str, Callable[[_Lower, Call], None]]] = {
     "create": _elements,
     "index": _elements,
     "contract": _contract,
-    "window": _window,
+    "window": _routine,
     "random": _random,
     "scan": _routine,
     "sort": _routine,

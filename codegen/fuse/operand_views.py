@@ -36,7 +36,7 @@ def step_operands(loops: Loops) -> Mapping[int, View]:
         if isinstance(item, Step):
             for v in item.call.operands:
                 if isinstance(v, Value):
-                    found[v.id] = _lies(item.name, v, nests, values, found.get(v.id))
+                    found[v.id] = _lies(item.call.op.name, v, nests, values, found.get(v.id))
     return found
 
 

@@ -159,7 +159,6 @@ class Step:
     outputs."""
 
     call: Call
-    name: str  # "dot", "conv", ..., "extern"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -335,9 +334,8 @@ class Access:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Library:
-    """A step with its operands placed: `name` is the routine, `outs` buffers (contiguous)."""
+    """A step with its operands placed; `outs` are buffers (contiguous)."""
 
-    name: str
     op: Op
     operands: tuple[Access | int | float | str, ...]  # a str names the buffer of a number
     outs: tuple[str, ...]
@@ -348,6 +346,11 @@ class Library:
     bodies: tuple[
         Any, ...
     ] = ()  # the programs of its attributes, compiled: see `codegen.fuse.bodies`
+
+    @property
+    def name(self) -> str:
+        """The op's, by which a target finds how to write it (`codegen.ir.routine`)."""
+        return self.op.name
 
     def fails(self, known: dict[Program, bool]) -> bool:
         """Whether it can make the run fail: a function that may raise. `known`: which programs

@@ -133,7 +133,7 @@ def _copy(i: int, target: Value, value: Value) -> Kernel | Library:
     if aval.dtype.is_complex and same_all(target.layout, contiguous_strides(target.aval.shape)):
         whole = Access(f"v{value.id}", 0, aval.shape, strides)
         outs = (f"v{target.id}",)
-        return Library("complex clone", REGISTRY["clone"], (whole,), outs, {}, (aval,), (aval,))
+        return Library(REGISTRY["clone"], (whole,), outs, {}, (aval,), (aval,))
     r = affine.axis("r", target.aval.numel)
     index = affine.unravel(r, target.aval.shape)
     loaded = expr.load(f"v{value.id}", r, value.aval.dtype)

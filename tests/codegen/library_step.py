@@ -24,8 +24,8 @@ def access(name: str, x: Array) -> Access:
     return Access(name, 0, x.shape, tuple(s // x.itemsize for s in x.strides))
 
 
-def library(op: str, operands: Sequence[Any], attrs: dict[str, Any], name: str) -> Library:
-    """The step `name` (a routine) for `op` on arrays; numbers stay as they are."""
+def library(op: str, operands: Sequence[Any], attrs: dict[str, Any]) -> Library:
+    """The step of `op` on arrays; numbers stay as they are."""
     avals = tuple(
         Aval(x.shape, from_numpy(x.dtype)) if isinstance(x, np.ndarray) else scalar_aval(x)
         for x in operands
@@ -36,17 +36,16 @@ def library(op: str, operands: Sequence[Any], attrs: dict[str, Any], name: str) 
     )
     own = tuple(a for a, x in zip(avals, operands, strict=True) if isinstance(x, np.ndarray))
     names = tuple(f"out{i}" for i in range(len(outs)))
-    return Library(name, REGISTRY[op], reads, names, attrs, own, outs, "user.py:1")
+    return Library(REGISTRY[op], reads, names, attrs, own, outs, "user.py:1")
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """An op on arrays of any strides and on numbers, run by the routine `name`."""
+    """An op on arrays of any strides and on numbers, run by its routine."""
 
     op: str
     operands: tuple[Any, ...]
     attrs: dict[str, Any]
-    name: str
 
     def reference(self) -> tuple[Array, ...]:
         """What eager's kernel makes of it."""
@@ -57,8 +56,8 @@ class Call:
         return f"{self.op} of {', '.join(shapes)} with {self.attrs}"
 
 
-def call(op: str, *operands: Any, name: str = "", **attrs: Any) -> Call:
-    return Call(op, operands, attrs, name or op)
+def call(op: str, *operands: Any, **attrs: Any) -> Call:
+    return Call(op, operands, attrs)
 
 
 class Step:
@@ -68,7 +67,7 @@ class Step:
     runner: cpu.Runner
 
     def __init__(self, call: Call) -> None:
-        self.step = library(call.op, call.operands, call.attrs, call.name)
+        self.step = library(call.op, call.operands, call.attrs)
         self.sites: list[str] = []
         self.hosts: list[Host] = []
         places = [r.buffer for r in self.step.operands if isinstance(r, Access)] + list(

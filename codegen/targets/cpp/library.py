@@ -18,19 +18,22 @@ op's NumPy kernel runs on arrays over the compiled graph's memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from codegen.fuse.operand_views import matrix_order
+from codegen.ir.routine import anything, is_real, spell, spelling
 from codegen.ir.schema import Access, Library
 from codegen.ir.sizes import Shape, Size, same, some
 from codegen.runtime.artifact import Host, Spec
 from codegen.runtime.callback import callback
 from codegen.targets.cpp import control, conv, linalg, rows, signal
-from codegen.targets.cpp.step import Places, Routine, Writer, alike
+from codegen.targets.cpp.step import CppCall, Places, Writer, alike, is_float
 from codegen.targets.cpp.table import MEMORY, size_text
 from eager import dtype as dt
 from eager.aval import contiguous_strides
 from eager.dataclass import dataclass
+
+Calls: TypeAlias = dict[str, CppCall]  # by the name of the op
 
 
 def call(
@@ -43,7 +46,7 @@ def call(
     """The lines that run `step`. Functions that stay in Python are added to `hosts`; `site` numbers
     a place that can fail; `bodies` are the functions of the step's bodies."""
     w = Writer(step, places, hosts, site)
-    write(w, bodies)
+    routine(step).write(w, *bodies)
     note = f"  // {step.where}" if step.where else ""
     return ["{" + note, *(f"  {line}" for line in w.lines), "}"]
 
@@ -51,15 +54,8 @@ def call(
 def scratch_bytes(step: Library) -> Size:
     """Scratch memory of `step`, for `threads.room()` threads."""
     w = Writer(step, _Nowhere(), [], lambda _: 0)
-    write(w, ["body"] * len(step.bodies))
+    routine(step).write(w, *["body"] * len(step.bodies))
     return w.used
-
-
-def write(w: Writer, bodies: Sequence[str]) -> None:
-    if w.step.bodies:
-        CONTROL[w.step.name](w, *bodies)
-    else:
-        routine(w.step).write(w)
 
 
 def scratch_name(step: Library) -> str:
@@ -69,16 +65,14 @@ def scratch_name(step: Library) -> str:
 
 def headers(steps: Iterable[Library]) -> tuple[str, ...]:
     """The headers that define the routines of `steps`."""
-    return tuple(sorted({"jitcap_dot.h" if s.bodies else routine(s).header for s in steps}))
+    return tuple(sorted({routine(s).header for s in steps}))
 
 
 def heavy(steps: Iterable[Library]) -> tuple[list[str], dict[str, str]]:
     """Routines that are compiled apart: (lines that declare them in the graph's source, sources by
     file name). Both empty if there are none. A source holds all such routines in one type, so that
     its text is the same for every program: they share most of their code."""
-    types = {
-        s: MEMORY[s.out_avals[0].dtype.name] for s in steps if not s.bodies and routine(s).heavy
-    }
+    types = {s: MEMORY[s.out_avals[0].dtype.name] for s in steps if routine(s).heavy}
     names = sorted({routine(s).heavy.format(T=t) for s, t in types.items()})
     if not names:
         return [], {}
@@ -88,7 +82,7 @@ def heavy(steps: Iterable[Library]) -> tuple[list[str], dict[str, str]]:
 
 def _library(ctype: str) -> str:
     """The source of all heavy routines for elements of a type."""
-    routines = [r for r in ROUTINES.values() if r.heavy]
+    routines = [r for r in CALLS.values() if r.heavy]
     includes = (f'#include "{header}"' for header in sorted({r.header for r in routines}))
     made = (f"template {r.heavy.format(T=ctype)};" for r in routines)
     return "\n".join([*includes, "namespace jc {", *made, "}", ""])
@@ -186,77 +180,76 @@ def _host(w: Writer) -> None:
     ]
 
 
-CONTROL: Final[dict[str, Callable[..., None]]] = {
-    "scan": control.scan,
-    "cond": control.cond,
-    "while_loop": control.repeat,
-    "call": control.call,
-}
-NOTHING: Final = Routine("jitcap_dot.h", lambda w: None)
-HOST: Final = Routine("jitcap_dot.h", _host)
+NOTHING: Final = CppCall(lambda w: None)
+HOST: Final = CppCall(_host)
 WHOLE: Final = (dt.uint8, dt.int8, dt.int16, dt.int32, dt.int64)
 FLOATS: Final = (dt.float32, dt.float64)
-ROUTINES: dict[str, Routine] = {
-    "dot": Routine("jitcap_dot.h", _dot),
-    "conv": Routine("jitcap_conv.h", conv.conv, conv.FORWARD),
-    "conv_input_grad": Routine("jitcap_conv.h", conv.conv_input_grad, conv.INPUT_GRAD),
-    "conv_weight_grad": Routine("jitcap_conv_weight.h", conv.conv_weight_grad, conv.WEIGHT_GRAD),
-    "max_pool": Routine("jitcap_pool.h", rows.max_pool),
-    "sum_pool": Routine("jitcap_pool.h", rows.sum_pool),
-    "sum_pool_grad": Routine("jitcap_pool.h", rows.sum_pool_grad),
-    "cumsum": Routine("jitcap_scan.h", rows.scan),
-    "cumprod": Routine("jitcap_scan.h", rows.scan),
-    "cummax": Routine("jitcap_scan.h", rows.scan),
-    "cummin": Routine("jitcap_scan.h", rows.scan),
-    "sort": Routine("jitcap_sort.h", rows.sort),
-    "scatter": Routine("jitcap_scatter.h", rows.scatter),
-    "scatter_reduce": Routine("jitcap_scatter.h", rows.scatter),
-    "index_add": Routine("jitcap_scatter.h", rows.index_add),
-    "index_put": Routine("jitcap_scatter.h", rows.index_put),
-    "fft_c2c": Routine("jitcap_fft.h", signal.c2c, fits=signal.wide_parts),
-    "fft_r2c": Routine("jitcap_fft.h", signal.r2c, fits=signal.wide_parts),
-    "fft_c2r": Routine("jitcap_fft.h", signal.c2r, fits=signal.wide_parts),
-    "searchsorted": Routine("jitcap_search.h", signal.searchsorted, fits=alike(*WHOLE, *FLOATS)),
-    "logcumsumexp": Routine("jitcap_scan.h", signal.logcumsumexp, fits=signal.real_operand),
-    "polynomial": Routine("jitcap_polynomial.h", signal.polynomial, fits=alike(*FLOATS)),
-    "solve": Routine("jitcap_linalg.h", linalg.solve, fits=linalg.possible),
-    "inv": Routine("jitcap_linalg.h", linalg.inv, fits=linalg.possible),
-    "det": Routine("jitcap_linalg.h", linalg.determinant, fits=linalg.possible),
-    "slogdet": Routine("jitcap_linalg.h", linalg.determinant, fits=linalg.possible),
-    "cholesky": Routine("jitcap_linalg.h", linalg.cholesky, fits=linalg.possible),
-    "cholesky_solve": Routine("jitcap_linalg.h", linalg.cholesky_solve, fits=linalg.possible),
-    "pivots": Routine("jitcap_linalg.h", linalg.pivots, fits=linalg.possible),
-    "plain_lu": Routine("jitcap_linalg.h", linalg.plain_lu, fits=linalg.possible),
-    "nextafter": Routine("jitcap_bits.h", signal.nextafter, fits=alike(*FLOATS)),
-    "frexp": Routine("jitcap_bits.h", signal.frexp, fits=alike(*FLOATS)),
-    "complex cast": Routine("jitcap_complex.h", signal.of_real, fits=signal.to_complex),
-    "complex": Routine("jitcap_complex.h", signal.binary("Pair"), fits=alike(*FLOATS)),
-    "view_as_real": Routine("jitcap_complex.h", signal.as_parts),
-    "view_as_complex": Routine("jitcap_complex.h", signal.as_parts),
-    "with_real": Routine("jitcap_complex.h", signal.each("WithRe")),
-    "with_imag": Routine("jitcap_complex.h", signal.each("WithIm")),
-}
-# Complex numbers: each op by the struct of jitcap_complex.h that computes an element.
-_OF_ONE: Final = {
-    "real": "Re", "imag": "Im", "conj": "Conj", "angle": "Angle",
-    "complex abs": "Abs", "complex neg": "Neg", "complex clone": "Same",
-}  # fmt: skip
-_OF_TWO: Final = {
-    "complex add": "Plus", "complex sub": "Minus", "complex mul": "Times", "complex div": "Over",
-}  # fmt: skip
-ROUTINES |= {
-    name: Routine("jitcap_complex.h", rule(struct), fits=fits)
-    for names, rule, fits in (
-        (_OF_ONE, signal.each, signal.complex_operand),
-        (_OF_TWO, signal.binary, signal.complex_operands),
-    )
-    for name, struct in names.items()
-}
 
 
-def routine(step: Library) -> Routine:
+def _of(header: str, fits: Callable[[Library], bool], **writers: Callable[..., None]) -> Calls:
+    """Spellings by name, of one header, for the same operands."""
+    return {name: CppCall(write, fits, f"jitcap_{header}.h") for name, write in writers.items()}
+
+
+def _complex(rule: Callable[[str], Callable[[Writer], None]], **structs: str) -> Calls:
+    """Complex numbers: each op by the struct of jitcap_complex.h that computes an element."""
+    fits = signal.complex_operand if rule is signal.each else signal.complex_operands
+    return _of("complex", fits, **{name: rule(struct) for name, struct in structs.items()})
+
+
+CALLS: Final[Calls] = {
+    **_of("dot", is_float, dot=_dot),
+    "conv": CppCall(conv.conv, is_float, "jitcap_conv.h", conv.FORWARD),
+    "conv_input_grad": CppCall(
+        conv.conv_input_grad, is_float, "jitcap_conv.h", conv.INPUT_GRAD
+    ),
+    "conv_weight_grad": CppCall(
+        conv.conv_weight_grad, is_float, "jitcap_conv_weight.h", conv.WEIGHT_GRAD
+    ),
+    **_of(
+        "pool", is_float,
+        max_pool=rows.max_pool, sum_pool=rows.sum_pool, sum_pool_grad=rows.sum_pool_grad,
+    ),
+    **_of("scan", is_real, **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), rows.scan)),
+    **_of("scan", signal.real_operand, logcumsumexp=signal.logcumsumexp),
+    **_of("sort", is_real, sort=rows.sort),
+    **_of(
+        "scatter", is_real,
+        scatter=rows.scatter, scatter_reduce=rows.scatter, index_add=rows.index_add,
+        index_put=rows.index_put,
+    ),
+    **_of("fft", signal.wide_parts, fft_c2c=signal.c2c, fft_r2c=signal.r2c, fft_c2r=signal.c2r),
+    **_of("search", alike(*WHOLE, *FLOATS), searchsorted=signal.searchsorted),
+    **_of("polynomial", alike(*FLOATS), polynomial=signal.polynomial),
+    **_of(
+        "linalg", linalg.possible,
+        solve=linalg.solve, inv=linalg.inv, det=linalg.determinant, slogdet=linalg.determinant,
+        cholesky=linalg.cholesky, cholesky_solve=linalg.cholesky_solve, pivots=linalg.pivots,
+        plain_lu=linalg.plain_lu,
+    ),
+    **_of("bits", alike(*FLOATS), nextafter=signal.nextafter, frexp=signal.frexp),
+    **_of("complex", signal.to_complex, cast=signal.of_real),
+    **_of("complex", alike(*FLOATS), complex=signal.binary("Pair")),
+    **_of(
+        "complex", anything,
+        view_as_real=signal.as_parts, view_as_complex=signal.as_parts,
+        with_real=signal.each("WithRe"), with_imag=signal.each("WithIm"),
+    ),
+    **_complex(
+        signal.each,
+        real="Re", imag="Im", conj="Conj", angle="Angle", abs="Abs", neg="Neg", clone="Same",
+    ),
+    **_complex(signal.binary, add="Plus", sub="Minus", mul="Times", div="Over"),
+    **_of(
+        "dot", anything,
+        scan=control.scan, cond=control.cond, while_loop=control.repeat, call=control.call,
+    ),
+}  # fmt: skip
+spell("cpp", CALLS)
+
+
+def routine(step: Library) -> CppCall:
     """How `step` is run: its routine, or the callback. Empty results need no work."""
-    if step.name in ROUTINES and not any(some(a.numel) for a in step.out_avals):
+    if step.name in CALLS and not step.bodies and not any(some(a.numel) for a in step.out_avals):
         return NOTHING
-    found = ROUTINES.get(step.name, HOST)
-    return found if found.fits(step) else HOST
+    return spelling(step, "cpp") or HOST

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import field
 from typing import Final, Protocol
 
+from codegen.ir.routine import Spelling
 from codegen.ir.schema import Access, Library
 from codegen.ir.sizes import Shape, Size, is_contiguous, numel, round_up, same, some
 from codegen.runtime.artifact import Host
 from codegen.targets.cpp.table import MEMORY, any_text, mentions_size, size_text
+from eager import dtype as dt
 from eager.aval import Aval
 from eager.dataclass import dataclass
 from eager.dtype import DType
@@ -128,8 +130,13 @@ def array(values: Iterable[Size]) -> str:
     return "{" + ", ".join(map(size_text, values)) + "}"
 
 
+def is_float(step: Library) -> bool:
+    """For `Spelling.fits`: whether the (first) result is of float32 or float64."""
+    return step.out_avals[0].dtype in (dt.float32, dt.float64)
+
+
 def alike(*kinds: DType) -> Callable[[Library], bool]:
-    """For `Routine.fits`: whether the operands are arrays of one type, and of one of these."""
+    """For `Spelling.fits`: whether the operands are arrays of one type, and of one of these."""
 
     def fits(step: Library) -> bool:
         (kind, *others), x = {a.dtype for a in step.avals}, step.operands
@@ -139,14 +146,13 @@ def alike(*kinds: DType) -> Callable[[Library], bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Routine:
-    """The header that defines it, and what writes the call.
+class CppCall(Spelling):
+    """What writes the call, of a `Writer` and the functions of the step's bodies, and the header
+    that defines what is called.
 
     `heavy`: its declaration with {T} for the element type, if it takes so long to compile that it
-    is compiled once, for all programs. `fits`: the steps that it can do; the others are callbacks.
+    is compiled once, for all programs. Steps that do not fit are callbacks.
     """
 
-    header: str
-    write: Callable[[Writer], None]
+    header: str = "jitcap_dot.h"
     heavy: str = ""
-    fits: Callable[[Library], bool] = lambda step: True

@@ -321,7 +321,7 @@ def _aligned(index: Index, shape: tuple[int, ...]) -> Index:
     return tuple(ZERO if same(n, 1) else i for i, n in zip(own, shape, strict=True))
 
 
-RULES: Final[Mapping[str, Rule]] = {
+RULES: Final[dict[str, Rule]] = {
     "conv": conv,
     "conv_input_grad": conv_input_grad,
     "conv_weight_grad": conv_weight_grad,

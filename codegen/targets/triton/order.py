@@ -109,4 +109,4 @@ def searchsorted(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     return Parts((kernel_of(step, r, loop, Stage((), (), (store,))),))
 
 
-RULES: Final[Mapping[str, Rule]] = {"sort": sort, "searchsorted": searchsorted}
+RULES: Final[dict[str, Rule]] = {"sort": sort, "searchsorted": searchsorted}

@@ -15,6 +15,7 @@ from dataclasses import field, replace
 from typing import Final
 
 from codegen.ir.expr import Apply
+from codegen.ir.routine import Spelling, anything, is_real, spell, spelling
 from codegen.ir.schema import Buffer, Kernel, Library, Unsupported
 from codegen.ir.sizes import Size, is_static, round_up, some
 from codegen.schedule.plan import place
@@ -121,10 +122,12 @@ def _items(module: _Module, batched: Batched) -> None:
         elif isinstance(item, Product):
             text = dot.dot(item.step, module.buffers, item.epilogue)
             module.add(text, f"dot_{hint(item.epilogue)}", item.step, writes=item.writes())
-        elif item.name == "scan":
-            _loop(module, item)
+        elif found := spelling(item, "triton"):
+            found.write(module, item)
         else:
-            _library(module, item)
+            of = "" if is_real(item) else " of complex numbers"
+            at = f" at {item.where}" if item.where else ""
+            raise Unsupported(f"the triton backend does not compile {item.name}{of}{at}")
 
 
 def _loop(module: _Module, step: Library) -> None:
@@ -156,22 +159,30 @@ def _lives(module: _Module) -> dict[str, tuple[int, int, Size]]:
     return lives
 
 
-def _library(module: _Module, step: Library) -> None:
-    rule = nests.RULES.get(step.op.name) or order.RULES.get(step.op.name)
-    if rule is not None and not any(a.dtype.is_complex for a in (*step.avals, *step.out_avals)):
+def _nested(rule: nests.Rule) -> Spelling:
+    """Loop nests after all."""
+
+    def write(module: _Module, step: Library) -> None:
         nested = rule(step, module.buffers)
         module.buffers.update({b.name: b for b in nested.buffers})
         for kernel in nested.kernels:
             module.kernel(kernel)
-        return
-    if step.op.name in scan.FUNCTIONS:
-        text = scan.scan(step, module.buffers, module.sizes)
-        module.add(text, step.op.name, step, writes=step.outs)
-    elif step.op.name == "dot":
-        module.add(dot.dot(step, module.buffers), step.op.name, step, writes=step.outs)
-    else:
-        where = f" at {step.where}" if step.where else ""
-        raise Unsupported(f"the triton backend does not compile {step.op.name}{where}")
+
+    return Spelling(write)
+
+
+def _dot(module: _Module, step: Library) -> None:
+    module.add(dot.dot(step, module.buffers), step.name, step, writes=step.outs)
+
+
+def _running(module: _Module, step: Library) -> None:
+    text = scan.scan(step, module.buffers, module.sizes)
+    module.add(text, step.name, step, writes=step.outs)
+
+
+spell("triton", {name: _nested(rule) for name, rule in (nests.RULES | order.RULES).items()})
+spell("triton", dict.fromkeys(scan.FUNCTIONS, Spelling(_running)))
+spell("triton", {"dot": Spelling(_dot), "scan": Spelling(_loop, anything)})
 
 
 def hint(kernel: Kernel) -> str:

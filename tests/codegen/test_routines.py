@@ -1,0 +1,15 @@
+"""Library steps are records: each names an op, and says which targets write it."""
+
+from codegen.ir.routine import ROUTINES
+from codegen.targets import cpp, triton  # the spellings come with the targets
+from eager.op import REGISTRY
+
+
+def test_each_is_an_op_that_some_target_writes() -> None:
+    assert cpp and triton
+    assert ROUTINES.keys() <= REGISTRY.keys() | {"scan", "cond", "while_loop", "call"}
+    assert all(r.spelled.keys() & {"cpp", "triton"} for r in ROUTINES.values())
+
+
+def test_what_a_gpu_writes_a_processor_writes_too() -> None:
+    assert [r.name for r in ROUTINES.values() if set(r.spelled) == {"triton"}] == []
