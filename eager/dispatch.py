@@ -499,6 +499,9 @@ def _store(target: Tensor, value: Tensor) -> None:
             on_device.store(array, value._array)
         return
     if type(array) is Traced:
+        if array.storage.read_only:
+            array.storage.refused = True
+            raise RuntimeError(_OVERLAPS)
         if 0 in array.strides and _overlaps(array):
             raise RuntimeError(_OVERLAPS)
         source = value._array

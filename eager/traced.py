@@ -181,6 +181,8 @@ class TracedStorage:
     aval: Aval
     generation: int = 0
     part: Any = None  # in which it was made: see `Tracer.part`
+    read_only: bool = False  # it stands for memory that may not be written
+    refused: bool = False  # whether a write of that was tried
     picked: Picked | None = None
 
 

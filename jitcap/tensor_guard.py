@@ -33,6 +33,7 @@ class Seen:
         self.layouts: list[tuple[Any, ...]] = []
         self.distinct = False
         self.different = False  # the tensors themselves, whatever memory they have
+        self.writable = False  # what it writes
         self.ids: set[int] = set()
         self.memory: set[int] = set()
         self.written: set[int] = set()
@@ -54,7 +55,7 @@ class Seen:
         ):
             return False
         self.arrays[index] = array
-        self.distinct = self.different = False
+        self.distinct = self.different = self.writable = False
         return True
 
     def differ(self, tensors: tuple[Tensor, ...]) -> bool:
@@ -74,6 +75,11 @@ class Seen:
         self.distinct = len(self.written) == len(written) and self.written.isdisjoint(others)
         return self.distinct
 
+    def may_write(self, tensors: tuple[Tensor, ...]) -> bool:
+        """Whether the memory of these can be written, remembered until an array changes."""
+        self.writable = all(is_writable(t._array) for t in tensors)
+        return self.writable
+
 
 def memory_of(tensor: Tensor) -> int:
     """A number for the memory that a tensor lies in, unique while it lives: of the memory's owner.
@@ -89,6 +95,11 @@ def is_contiguous(array: Any) -> bool:
     if type(array) is DeviceArray:
         return array.is_contiguous()
     return bool(array.flags.c_contiguous)
+
+
+def is_writable(array: Any) -> bool:
+    """Whether the memory of an array may be written."""
+    return type(array) is DeviceArray or bool(array.flags.writeable)
 
 
 def seen_of(names: Names) -> tuple[Seen, str]:
@@ -368,14 +379,16 @@ class Memory(Guard):
             given.append([f"{names.bind(memory_of)}({v})" for v in args])
         _, name = seen_of(names)
         writes, reads = given
-        tests = [f"({name}.distinct or {name}.apart({fixed[0]}, {fixed[1]}))"]
-        tests += [f"{g} not in {name}.memory" for g in writes]
-        tests += [f"{g} not in {name}.written" for g in reads]
+        tests: list[str] = []
+        if fixed != ["()", "()"]:
+            tests.append(f"({name}.distinct or {name}.apart({fixed[0]}, {fixed[1]}))")
+            tests += [f"{g} not in {name}.memory" for g in writes]
+            tests += [f"{g} not in {name}.written" for g in reads]
         if len(writes) > 1:
             tests.append(f"len({{{', '.join(writes)}}}) == {len(writes)}")
         if writes and reads:
             tests.append(f"{{{', '.join(writes)}}}.isdisjoint(({', '.join(reads)},))")
-        return " and ".join(tests)
+        return " and ".join(tests) or "True"
 
     def expected(self) -> str:
         written = (self.origin, *self.written)
@@ -385,6 +398,44 @@ class Memory(Guard):
 
     def got(self, value: Any) -> str:
         return "two tensors in one piece of memory"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Writable(Guard):
+    """The memory of the tensors at `origin` and `others`, on the host, can be written."""
+
+    others: tuple[Origin, ...] = ()
+    after_rows: ClassVar[bool] = True  # as above
+
+    def test(self, names: Names) -> str:
+        origins = (self.origin, *self.others)
+        fixed = "".join(f"{names.var(o)}, " for o in origins if not is_argument(o))
+        _, name = seen_of(names)
+        tests = [f"({name}.writable or {name}.may_write(({fixed})))"] if fixed else []
+        tests += [f"{names.var(o)}._array.flags.writeable" for o in origins if is_argument(o)]
+        return " and ".join(tests)
+
+    def expected(self) -> str:
+        origins = (self.origin, *self.others)
+        shown = ", ".join(o.show() for o in origins[:6])
+        return f"memory that can be written of {shown}{' ...' if len(origins) > 6 else ''}"
+
+    def got(self, value: Any) -> str:
+        return "memory that is read-only"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadOnly(Guard):
+    """The memory of a tensor, which the program tried to write, is still read-only."""
+
+    def test(self, names: Names) -> str:
+        return f"not {names.var(self.origin)}._array.flags.writeable"
+
+    def expected(self) -> str:
+        return "memory that is read-only"
+
+    def got(self, value: Any) -> str:
+        return "memory that can be written"
 
 
 def _describe(

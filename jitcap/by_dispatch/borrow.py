@@ -79,7 +79,7 @@ from jitcap.capture.origin import (
 from jitcap.capture.outside import Outside, Shadow
 from jitcap.class_guard import Member
 from jitcap.guards import CodeIs, Equals, Is, Length, Same, TypeIs
-from jitcap.tensor_guard import TensorLike, ViewOfBase, is_argument
+from jitcap.tensor_guard import TensorLike, ViewOfBase, is_argument, is_writable
 
 STEPPED: Final = "_stepped"  # of an optimizer
 MOST: Final = 50_000  # objects that are loaded for one trace
@@ -503,7 +503,7 @@ def load_tensor(b: Borrower, real: Tensor, origin: Origin) -> Any:
     strides = tuple(k // item for k in saved._array.strides)
     aval: Aval = saved.aval
     node = s.tracer.input(f"x{len(s.tracer.inputs)}", aval)
-    memory = TracedStorage(s.tracer, node, aval)
+    memory = TracedStorage(s.tracer, node, aval, read_only=not is_writable(saved._array))
     clear(real)
     real.__dict__.clear()
     real._array, real._storage = Traced(aval, memory, node, (), strides), Storage()

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from eager.autograd import mode
 from eager.dataclass import dataclass
 from eager.device import default as default_place
+from eager.device.array import DeviceArray
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
@@ -29,7 +30,7 @@ from jitcap.capture.session import Session
 from jitcap.guards import Distinct, Names, Same
 from jitcap.joint import behind, leaves_of
 from jitcap.modes import Modes
-from jitcap.tensor_guard import Different, Memory
+from jitcap.tensor_guard import Different, Memory, ReadOnly, Writable
 
 T = TypeVar("T")
 
@@ -158,6 +159,18 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
         first, *others = [s.origin for s in written]
         read = [s.origin for s in tensors_of(session) if id(s) not in chosen]
         session.guard(Memory, first, tuple(others), tuple(read))
+    _guard_writable(session)
+
+
+def _guard_writable(session: Session) -> None:
+    """Guard that what was written can be, and what could not be still cannot."""
+    on_host = [s for s in tensors_of(session) if type(s.real._array) is not DeviceArray]
+    written = [s.origin for s in on_host if s.memory.generation]
+    if written:
+        session.guard(Writable, written[0], tuple(written[1:]))
+    for shadow in on_host:
+        if shadow.memory.refused:
+            session.guard(ReadOnly, shadow.origin)
 
 
 def _by(key: Callable[[Any], Any], values: Iterable[T]) -> Iterable[list[T]]:

@@ -84,7 +84,7 @@ def _form(x: Any, seen: dict[int, int]) -> Any:
     if type(array) is not Traced or x._view is not None:
         return None
     memory = array.storage
-    if memory.picked is not None or array.generation != memory.generation:
+    if memory.picked or memory.read_only or array.generation != memory.generation:
         return None
     if not array.chain and array.handle is not memory.handle:
         return None

@@ -56,6 +56,7 @@ from jitcap.graph import (
 )
 from jitcap.subgraphs import Part
 from jitcap.symbols import symbols_in
+from jitcap.tensor_guard import is_writable
 from jitcap.tracer import DataDependent, Tracer
 from jitcap.walks import after_parents
 
@@ -301,7 +302,7 @@ class CaptureTracer(Tracer):
             if self.session.outside.by_real.get(id(tensor)) is not None:
                 raise Break("opaque object", "native code holds a tensor from outside")
             node = self.input(f"c{len(self.inputs)}", tensor.aval)
-            memory = TracedStorage(self, node, tensor.aval)
+            memory = TracedStorage(self, node, tensor.aval, read_only=not is_writable(array))
             self.constant_arrays[node] = self.constant_memory.lift(array, memory)
             found = self._lifted[id(array)] = Traced(tensor.aval, memory, node)
             self._kept.append(array)  # an id is only unique while the object lives

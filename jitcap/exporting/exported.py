@@ -30,6 +30,7 @@ from jitcap.graph import Graph
 from jitcap.pipeline import compile_graph
 from jitcap.show import show
 from jitcap.symbols import holds
+from jitcap.tensor_guard import is_writable
 
 
 class Exported:
@@ -51,7 +52,7 @@ class Exported:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Raises TypeError for arguments other than those it was exported for, or of which one is
-        written and shares memory with another."""
+        written and shares memory with another; RuntimeError where that is read-only."""
         program, given = self.program, ([*args], dict(sorted(kwargs.items())))
         tensors = tensors_in(given)
         if not same_form(form_of(given), program.given):
@@ -64,6 +65,8 @@ class Exported:
         arrays = [t._array for t in tensors]
         inputs = [self._input(kind, place, arrays, sizes) for kind, place in program.takes]
         for i, _ in program.writes:
+            if not is_writable(inputs[i]):
+                raise RuntimeError("what the program writes is in memory that is read-only")
             if any(k != i and _may_share(inputs[i], x) for k, x in enumerate(inputs)):
                 raise TypeError("what the program writes shares memory with another argument")
         own = [_in_order(x) for x in inputs]

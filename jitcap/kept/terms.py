@@ -469,6 +469,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "check": Operation(_form("{}.check({}, {})"), _seen(Seen.check)),
     "differ": Operation(_form("{}.differ({})"), _seen(Seen.differ)),
     "apart": Operation(_form("{}.apart({}, {})"), _seen(Seen.apart)),
+    "may_write": Operation(_form("{}.may_write({})"), _seen(Seen.may_write)),
     "tags": Operation(_form("{}.tags({})", _row), _of_classes(Classes.tags)),
     "hold": Operation(_form("{}.hold({}, {})"), _of_classes(Classes.hold)),
     "isdisjoint": Operation(_form("{}.isdisjoint({})"), _disjoint),

@@ -16,7 +16,8 @@ from jitcap.kept.fingerprint import Unkept
 from jitcap.kept.harmless import METHODS
 from jitcap.kept.terms import OPERATIONS, Row, Term
 
-_OF_STATE: Final = ("check", "differ", "apart", "isdisjoint", "tags", "hold")
+_REMEMBERED: Final = ("differ", "apart", "may_write")
+_OF_STATE: Final = ("check", *_REMEMBERED, "isdisjoint", "tags", "hold")
 _OF_REGION: Final = ("begin", "attach")
 
 
@@ -113,15 +114,15 @@ def in_order(rows: Iterable[Row], found: set[str], names: Mapping[int, list[str]
             if missing is not None:
                 waiting.setdefault(missing, []).append(row)
                 continue
-            (late if _has(row, "apart") else ordered).append(row)
+            (late if _has(row, _REMEMBERED) else ordered).append(row)
             for name in defined:
                 if name not in known:
                     known.add(name)
                     queue = waiting.pop(name, []) + queue
     for row in itertools.chain(*waiting.values()):
-        (late if _has(row, "apart") else ordered).append(row)
-    # Whether memory is shared is asked when every array was looked at: a guard that waited may be
-    # the one that sees another array.
+        (late if _has(row, _REMEMBERED) else ordered).append(row)
+    # What is remembered until an array changes is asked when each was looked at: a guard that
+    # waited may be the one that sees another.
     return ordered + late
 
 
@@ -164,11 +165,11 @@ def _collect(term: list[Any], names: list[str]) -> None:
             names.append(part)
 
 
-def _has(term: list[Any], operation: str) -> bool:
-    if term[0] == operation:
+def _has(term: list[Any], operations: tuple[str, ...]) -> bool:
+    if term[0] in operations:
         return True
     for part in term:  # noqa: SIM110 - many are asked
-        if type(part) is list and _has(part, operation):
+        if type(part) is list and _has(part, operations):
             return True
     return False
 

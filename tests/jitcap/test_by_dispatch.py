@@ -297,3 +297,15 @@ def test_an_error_that_is_caught():
         return step, list
 
     same(build, [(eager.ones(2),), (eager.ones(2),)])
+
+
+def test_memory_that_is_read_only():
+    step = jit(lambda t: t.add_(1), backend="python")
+    step(eager.ones(4))
+    array = np.ones(4, np.float32)
+    array.setflags(write=False)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="read-only"):
+            step(eager.from_numpy(array))
+    assert array.tolist() == [1.0] * 4
+    assert (step.stats.compiles, step.stats.fallbacks) == (1, 0), str(step.stats)

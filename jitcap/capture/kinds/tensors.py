@@ -39,7 +39,7 @@ from jitcap.capture.replay import ATTRIBUTE, USER_NAMES, Effect, Maker
 from jitcap.capture.sizes import out
 from jitcap.graph import INPUT
 from jitcap.guards import Absent, Equals, TypeIs
-from jitcap.tensor_guard import TensorLike, is_contiguous, laid_out, spanned
+from jitcap.tensor_guard import TensorLike, is_contiguous, is_writable, laid_out, spanned
 
 TENSOR_FIELDS: Final = frozenset(
     {"_array", "_counts", "_storage", "_requires_grad", "_node", "_index", "_grad", "_view",
@@ -197,7 +197,7 @@ class TensorKind(NativeKind):
             return load_view(s, real, origin)
         aval, strides = _layout(s, real, origin)
         node = s.tracer.input(f"x{len(s.tracer.inputs)}", aval)
-        storage = TracedStorage(s.tracer, node, aval)
+        storage = TracedStorage(s.tracer, node, aval, read_only=not is_writable(real._array))
         twin = wrap(Traced(aval, storage, node, (), strides), Storage(), type(real))
         if real.requires_grad:
             twin._requires_grad = True
