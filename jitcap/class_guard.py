@@ -133,9 +133,6 @@ class Member(Guard):
     def got(self, value: Any) -> str:
         return short(value[self.name]) if self.name in value else f"no {self.name!r}"
 
-    def key(self) -> tuple[Any, ...]:
-        return (Member, self.name)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MembersAre(Guard):
@@ -157,9 +154,6 @@ class MembersAre(Guard):
 
     def got(self, value: Any) -> str:
         return f"{', '.join(sorted(value.keys() & self.among)) or 'none'}"
-
-    def key(self) -> tuple[Any, ...]:
-        return (MembersAre, id(self.among))
 
 
 def namespaces(guards: list[Guard], names: Names, miss: str) -> None:

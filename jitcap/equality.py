@@ -101,6 +101,21 @@ def text_of(value: Any) -> str:
     return repr(value)
 
 
+def identity(value: Any) -> Any:
+    """What tells one part of a guard from every other: constants by type and value, the rest as
+    objects, which are not asked how they are hashed and compared."""
+    cls = type(value)
+    if cls in _ATOMS:
+        return cls, value
+    if cls is tuple:
+        return tuple, *map(identity, value)
+    if cls is float or cls in _TEXTUAL or cls in _ZONED:
+        return cls, repr(value)
+    if issubclass(cls, np.generic):
+        return id(cls), np.generic.tobytes(value)
+    return id(value)
+
+
 def same_items(items: Sequence[Any], constant: Sequence[Any]) -> bool:
     """Whether these are the same atoms in the same order. Asks no object of the program."""
     if len(items) != len(constant):

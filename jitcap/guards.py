@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import enum
 import functools
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
+from dataclasses import field, fields
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
 
 from eager.dataclass import dataclass
 from jitcap.capture.origin import Drawn, Origin
-from jitcap.equality import condition, is_wide, same_keys, text_of
+from jitcap.equality import condition, identity, is_wide, same_keys
 from jitcap.size_guard import SizeBlock
 
 _ATOMS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
@@ -82,8 +83,18 @@ class Guard:
         return short(value)
 
     def key(self) -> tuple[Any, ...]:
-        """Guards with equal keys on one origin are the same guard."""
-        return (type(self),)
+        """Guards with equal keys are the same guard: all that one has, but for the line."""
+        cls: Any = type(self)
+        return (cls, id(self.origin), *map(identity, _of_kind(cls)(self)))
+
+
+@functools.cache
+def _of_kind(cls: type[Guard]) -> Callable[[Guard], tuple[Any, ...]]:
+    """What a guard of this kind has besides its place and line."""
+    names = [f.name for f in fields(cls) if f.name not in ("origin", "where")]
+    if len(names) < 2:
+        return lambda guard: tuple(getattr(guard, name) for name in names)
+    return operator.attrgetter(*names)
 
 
 class Names:
@@ -206,9 +217,6 @@ class TypeIs(Guard):
     def got(self, value: Any) -> str:
         return f"type {type(value).__qualname__}"
 
-    def key(self) -> tuple[Any, ...]:
-        return (TypeIs, id(self.cls))  # which a metaclass may hash itself
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Is(Guard):
@@ -223,9 +231,6 @@ class Is(Guard):
     def expected(self) -> str:
         return short(self.value)
 
-    def key(self) -> tuple[Any, ...]:
-        return (Is, id(self.value))
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Equals(Guard):
@@ -238,9 +243,6 @@ class Equals(Guard):
 
     def expected(self) -> str:
         return short(self.value)
-
-    def key(self) -> tuple[Any, ...]:
-        return (Equals, type(self.value), text_of(self.value))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,9 +265,6 @@ class KeysAre(Guard):
     def got(self, value: Any) -> str:
         return f"keys {short(list(dict.keys(value)))}"
 
-    def key(self) -> tuple[Any, ...]:
-        return (KeysAre, self.names)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodeIs(Guard):
@@ -283,9 +282,6 @@ class CodeIs(Guard):
         return (
             f"function {self.code.co_qualname} ({self.code.co_filename}:{self.code.co_firstlineno})"
         )
-
-    def key(self) -> tuple[Any, ...]:
-        return (CodeIs, id(self.code))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -309,9 +305,6 @@ class Length(Guard):
     def got(self, value: Any) -> str:
         return f"length {len(value) if self.by is None else self.by(value)}"
 
-    def key(self) -> tuple[Any, ...]:
-        return (Length, self.n)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Absent(Guard):
@@ -334,9 +327,6 @@ class Absent(Guard):
     def got(self, value: Any) -> str:
         return f"one with {self.name!r}"
 
-    def key(self) -> tuple[Any, ...]:
-        return (Absent, type(self.name), self.name)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AbsentBy(Guard):
@@ -356,9 +346,6 @@ class AbsentBy(Guard):
 
     def got(self, value: Any) -> str:
         return f"one with {self.name.show()}"
-
-    def key(self) -> tuple[Any, ...]:
-        return (AbsentBy, id(self.name))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -380,9 +367,6 @@ class Same(Guard):
 
     def got(self, value: Any) -> str:
         return "another object" if self.same else "the same object"
-
-    def key(self) -> tuple[Any, ...]:
-        return (Same, id(self.other), self.same)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -414,26 +398,16 @@ class Distinct(Guard):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Holds(Guard):
-    """A condition on numbers that control flow relied on: `origin` is a `Computed` truth value."""
+    """A condition that control flow relied on is `true`, or is not."""
 
-    value: Any
+    true: bool
 
     def test(self, names: Names) -> str:
         v = names.var(self.origin)
-        if isinstance(self.value, bool):
-            return v if self.value else f"not {v}"
-        if type(self.value) is int and not is_wide(self.value):
-            return f"{v} == {self.value!r}"
-        # No two floats have one text; nan has one, and -0.0 its own.
-        return f"{names.bind(text_of)}({v}) == {text_of(self.value)!r}"
+        return v if self.true else f"not {v}"
 
     def expected(self) -> str:
-        if isinstance(self.value, bool):
-            return self.origin.show() if self.value else f"not {self.origin.show()}"
-        return f"{self.origin.show()} == {short(self.value)}"
-
-    def key(self) -> tuple[Any, ...]:
-        return (Holds, text_of(self.value))
+        return self.origin.show() if self.true else f"not {self.origin.show()}"
 
 
 def absence(key: str, table: str, by: Any, names: Names) -> str:
@@ -469,7 +443,7 @@ class Guards:
     _seen: set[tuple[Any, ...]] = field(default_factory=set)
 
     def add(self, guard: Guard) -> None:
-        key = (id(guard.origin), *guard.key())
+        key = guard.key()
         if key not in self._seen:
             self._seen.add(key)
             self.items.append(guard)

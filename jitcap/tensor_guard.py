@@ -289,11 +289,6 @@ class TensorLike(Guard):
         text = _describe(*given, str(value.device))
         return f"{text}{'' if value._hooks is None else ' (hooks)'}"
 
-    def key(self) -> tuple[Any, ...]:
-        return (
-            TensorLike, self.shape, self.spans, self.strides, self.requires_grad, self.device,
-        )  # fmt: skip
-
 
 @functools.lru_cache(maxsize=256)  # a model has few kinds of tensors
 def _own_test(v: str, cls: str, requires_grad: bool, leaf: bool, hooked: bool) -> str:

@@ -22,7 +22,7 @@ from jitcap.capture import sizes
 from jitcap.capture.origin import ANY, APART, Item, siblings
 from jitcap.capture.result import Version
 from jitcap.capture.sizes import counted, growing
-from jitcap.guards import Equals, Guard, Holds, Is, Length, Same, failing
+from jitcap.guards import Equals, Guard, Is, Length, Same, failing
 from jitcap.marks import any_marked
 from jitcap.pipeline import takes_symbols
 from jitcap.version import Options
@@ -95,8 +95,8 @@ def _names(guard: Guard, value: Any) -> set[str]:
         of_list = isinstance(guard.origin, Item) and type(guard.origin.key) is int
         return {name} if of_list and type(guard.value) is type(value) is bool else set()
     found = set(sizes.seen(guard, value))
-    fixed = guard.value if isinstance(guard, Equals | Holds) else None
-    if isinstance(fixed, int | float) and not (isinstance(guard, Holds) and type(fixed) is bool):
+    fixed = guard.value if isinstance(guard, Equals) else None
+    if isinstance(fixed, int | float) and type(fixed) is not bool:
         found.add(name)
     elif isinstance(guard, Equals) and type(guard.value) is type(value) is tuple:
         pairs = enumerate(zip(guard.value, value, strict=False))

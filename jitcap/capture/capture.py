@@ -389,7 +389,7 @@ def _is_of_sizes(guard: Guard, known: set[int]) -> bool:
         return () if id(origin) in known else origin.parents()
 
     leaves = [o for o in reach([guard.origin], above) if not above(o)]
-    return isinstance(guard, Holds) and all(id(origin) in known for origin in leaves)
+    return isinstance(guard, Holds | Equals) and all(id(origin) in known for origin in leaves)
 
 
 def _drop_unused_inputs(session: Session, end: Epilogue) -> None:

@@ -24,7 +24,7 @@ from jitcap.capture.kinds.base import Session
 from jitcap.capture.operations import COMPARE, INFIX, PREFIX
 from jitcap.capture.origin import Computed, Origin, Told
 from jitcap.equality import text_of
-from jitcap.guards import Holds, TypeIs
+from jitcap.guards import Equals, Holds, TypeIs
 from jitcap.scalars import TOTAL, operands_of
 from jitcap.tracer import DataDependent
 from jitcap.walks import after_parents
@@ -210,10 +210,10 @@ def concretize(s: Session, number: SymNumber, want: type) -> Any:
     if type(number.leaf) is Outside and callable(number.leaf.size):
         return want(number.leaf.size())
     origin, value = found
-    value = bool(value) if want is bool else value
-    if origin is not None:
-        kept = bool(value) if isinstance(value, np.bool_) else value
-        s.guard(Holds, origin, kept)
+    if origin is not None and want is bool:
+        s.guard(Holds, origin, bool(value))
+    elif origin is not None:
+        s.guard(Equals, origin, value)
     return want(value)
 
 

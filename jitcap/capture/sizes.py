@@ -92,9 +92,6 @@ class SameSize(Guard):
     def expected(self) -> str:
         return f"{self.origin.show()} == {self.other.show()}"
 
-    def key(self) -> tuple[Any, ...]:
-        return (SameSize, id(self.other))
-
 
 class Calls:
     """Numbers calls, so that equal ones on equal values have the same."""

@@ -149,8 +149,15 @@ def test_captured_by_logging(caplog):
 
 def test_the_users_module_gets_no_name():
     space = {"jit": jit, "__name__": "program"}
-    text = "def f(x):\n    open('/dev/null').close()\n    return x\nstep = jit(f, backend='eager')\n"
-    exec(compile(text + "def main(x):\n    return step(x), sorted(globals())\n", "program.py", "exec"), space)
+    text = (
+        "def f(x):\n    open('/dev/null').close()\n    return x\nstep = jit(f, backend='eager')\n"
+    )
+    exec(
+        compile(
+            text + "def main(x):\n    return step(x), sorted(globals())\n", "program.py", "exec"
+        ),
+        space,
+    )
     with pytest.warns(JitcapWarning) as said:
         names = space["main"](torch.ones(2))[1]
     assert "__warningregistry__" not in names

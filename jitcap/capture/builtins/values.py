@@ -70,7 +70,7 @@ def _number(s: Session, cls: type, /, *args: Any, **kwargs: Any) -> Any:
 @handles(bool)
 def _bool(s: Session, value: Any = False, /) -> Any:
     if isinstance(value, SymNumber):  # nothing is decided yet
-        return s.compare("!=", value, 0)
+        return numbers.cast(s.compare("!=", value, 0), bool)  # of one of NumPy, NumPy answers
     return s.as_bool(value)
 
 
