@@ -363,3 +363,5 @@ NATIVE_MODULES = (
     "eager.tree",
     "eager.vmapped",
 )
+
+_later.follow()

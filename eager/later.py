@@ -2,7 +2,8 @@
 `import eager`. the name of a module -> that module.
 
 A package that has such parts answers for them with `__getattr__` and `__dir__`. What reads a
-module's dictionary, as capture does, or `sys.modules`, asks here first.
+module's dictionary, as capture does, or `sys.modules`, asks here first. What another package has to
+know of ours is imported when both are there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ PARTS: Final = {
     "eager": ("array_api", "distributions", "hub"),
     "eager.utils": ("data", "model_zoo", "tensorboard"),
 }
+FOLLOWS: Final = {
+    "einops._backends": "eager.einops_backend"
+}  # another's module: what it knows of us
 _NAMES: Final = tuple(f"{package}.{name}" for package, names in PARTS.items() for name in names)
 
 
@@ -40,3 +44,38 @@ def ensure(module: Any) -> None:
         for name in _NAMES:
             if module == name or module.startswith(name + "."):
                 import_module(name)
+
+
+class _Finder:
+    """Among the finders of `sys.meta_path`: after a module of `FOLLOWS`, ours is imported."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """What the other finders find, with a loader around its own."""
+        if name in FOLLOWS:
+            for finder in sys.meta_path:
+                spec = None if finder is self else finder.find_spec(name, path, target)
+                if spec is not None and spec.loader is not None:
+                    spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
+                    return spec
+        return None
+
+
+class _Loader:
+    def __init__(self, own: Any) -> None:
+        self.own = own
+
+    def create_module(self, spec: Any) -> Any:
+        return self.own.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        module.__loader__ = module.__spec__.loader = self.own
+        self.own.exec_module(module)
+        import_module(FOLLOWS[module.__name__])
+
+
+def follow() -> None:
+    """Import what the modules of others need that are imported already, and later the rest."""
+    sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
+    for other, ours in FOLLOWS.items():
+        if other in sys.modules:
+            import_module(ours)

@@ -1,5 +1,9 @@
 """einops on our tensors, beside einops on arrays, and in compiled programs."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -73,3 +77,28 @@ def test_a_training_step_is_one_graph_for_any_batch():
     np.testing.assert_allclose(*losses, rtol=1e-5)
     assert (compiled.stats.splits, compiled.stats.fallbacks) == (0, 0)
     assert compiled.stats.compiles <= 2
+
+
+ALONE = """
+import sys
+import {0}
+assert ("einops" in sys.modules) is ("{0}" == "einops")
+import {1}
+from jitcap import jit
+turn = lambda x: einops.rearrange(x, "a b -> b a") + einops.reduce(x, "a b -> b 1", "sum")
+step = jit(turn, backend="eager", fullgraph=True)
+x = eager.nn.Parameter(eager.ones(2, 3))
+assert step(x).tolist() == turn(x).tolist() == [[3, 3]] * 3
+assert "eager.einops" not in sys.modules
+assert einops.__loader__ is einops.__spec__.loader
+assert type(einops._backends.__loader__) is type(einops.__loader__)
+"""
+
+
+@pytest.mark.parametrize("order", [("eager", "einops"), ("einops", "eager")])
+def test_einops_takes_our_tensors_whichever_is_imported_first(order):
+    program = ALONE.format(*order)
+    path = os.pathsep.join(sys.path)
+    env = os.environ | {"PYTHONPATH": path}
+    ran = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
