@@ -75,7 +75,7 @@ class _Loader:
 
 def follow() -> None:
     """Import what the modules of others need that are imported already, and later the rest."""
-    sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Finder())
     for other, ours in FOLLOWS.items():
         if other in sys.modules:
             import_module(ours)
