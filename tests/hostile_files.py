@@ -4,6 +4,7 @@
 right checksums. All must be refused, and nothing in them may run.
 """
 
+import argparse
 import io
 import json
 import pickle
@@ -12,6 +13,8 @@ import random
 import struct
 import zipfile
 from pathlib import Path
+
+import numpy as np
 
 import eager
 
@@ -23,7 +26,19 @@ def own_file():
     weights = eager.arange(64.0).reshape(8, 8)
     value = {"w": weights, "t": weights.t(), "n": [1, 2.5, (None, "x")], "s": {1, 2}, "b": b"\0"}
     file = io.BytesIO()
-    eager.save(value, file)
+    eager.save(value, file, format="eager")
+    return file.getvalue()
+
+
+def written_file():
+    """What we write in PyTorch's format."""
+    value = {
+        "w": (weights := eager.arange(64.0)),
+        "t": weights[1:],
+        "p": eager.nn.Parameter(weights),
+    }
+    file = io.BytesIO()
+    eager.save(value | {"n": [1, None, np.float64(2.5), argparse.Namespace(a=1)]}, file)
     return file.getvalue()
 
 
@@ -34,7 +49,12 @@ def safetensors_file():
     return file.getvalue()
 
 
-GOOD = {"own": own_file, "torch": SAMPLE.read_bytes, "safetensors": safetensors_file}
+GOOD = {
+    "own": own_file,
+    "torch": SAMPLE.read_bytes,
+    "written": written_file,
+    "safetensors": safetensors_file,
+}
 
 
 def entries(data):
@@ -105,7 +125,7 @@ P, S = b"\x80\x02", b"."
 
 
 def word(text):
-    return b"X" + struct.pack("<I", len(text)) + text.encode()
+    return b"X" + struct.pack("<I", len(text.encode())) + text.encode()
 
 
 def number(n):
@@ -155,7 +175,7 @@ FORBIDDEN = (
     ("eager", "load"), ("eager.serialization", "add_safe_globals"), ("functools", "partial"),
     ("operator", "attrgetter"), ("operator", "methodcaller"), ("types", "CodeType"),
     ("types", "FunctionType"), ("copyreg", "_reconstructor"), ("_codecs", "lookup"),
-    ("codecs", "decode"), ("io", "open"), ("pathlib", "Path"), ("tempfile", "mkstemp"),
+    ("codecs", "decode"), ("io", "open"), ("pathlib", "os.system"), ("tempfile", "mkstemp"),
     ("torch", "nonexistent"), ("", ""),
 )  # fmt: skip
 

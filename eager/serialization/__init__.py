@@ -1,8 +1,9 @@
 """`eager.save` and `eager.load`: nested containers of tensors and plain values <-> files.
 
-Three formats are read: the library's own (`own.py`), the one of `torch.save` (`torch_zip.py`) and
-safetensors. The first and the last are written. No format can run code, and a file that is being
-written takes the place of an old one only when it is whole.
+Three formats are written: that of `torch.save` (`torch_write.py`), the library's own (`own.py`) and
+safetensors. All are read (`torch_zip.py`), and what PyTorch wrote before version 1.6 (`legacy.py`).
+No file can run code, unless the user trusts it (`trusted.py`), and a file that is being written
+takes the place of an old one only when it is whole.
 """
 
 from __future__ import annotations
@@ -16,19 +17,20 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from eager.device import device, places
-from eager.notice import ignore
+from eager.notice import ignore, warn
 from eager.registry import public
-from eager.serialization import own, safetensors, torch_zip
+from eager.serialization import legacy, own, safetensors, torch_write, torch_zip
 from eager.serialization.archive import Archive
 from eager.serialization.memory import Loaded, placed
 from eager.serialization.refusal import DAMAGE, LoadError, UsersError
+from eager.serialization.torch_write import SaveError as SaveError
 from eager.serialization.torch_zip import add_safe_globals as add_safe_globals
 from eager.serialization.torch_zip import clear_safe_globals as clear_safe_globals
 from eager.serialization.torch_zip import get_safe_globals as get_safe_globals
 from eager.serialization.torch_zip import safe_globals as safe_globals
 
 File = str | os.PathLike[str] | BinaryIO
-_FORMATS = ("eager", "safetensors")
+_FORMATS = ("torch", "eager", "safetensors")
 
 
 # --------------------------------------------------------------------------------------- save
@@ -41,16 +43,18 @@ def save(
     metadata: Mapping[str, str] | None = None,
     **pickle_options: Any,
 ) -> None:
-    """Write `obj` (tensors, numbers, strings, and containers of them) to a path or binary file.
+    """Write `obj` to a path or binary file, by default as `torch.save` does and `torch.load` reads.
 
-    `format` is "eager" or "safetensors" (a dictionary of names and tensors, and `metadata` of
-    strings); by default the name decides: safetensors if it ends so. A file that exists is replaced
-    when the new one is whole, and kept if the writing is interrupted. TypeError names what does not
-    fit."""
+    `format` is "torch" (whatever can be pickled; modules by their public names), "eager" (tensors,
+    plain values and containers, as JSON) or "safetensors" (a dictionary of names and tensors, and
+    `metadata` of strings), which is the default for a name that ends so. Tensors that share memory
+    share it again when they are read; of a memory only what tensors use is kept. A file that exists
+    is replaced when the new one is whole, and kept if the writing is interrupted. A TypeError (with
+    "torch" a PicklingError, too) names what cannot be saved."""
     ignore("save", **pickle_options)
     path = Path(os.fspath(f)) if isinstance(f, str | os.PathLike) else None
     if format is None:
-        format = "safetensors" if path is not None and path.suffix == ".safetensors" else "eager"
+        format = "safetensors" if path is not None and path.suffix == ".safetensors" else "torch"
     if format not in _FORMATS:
         raise ValueError(f"eager.save: format={format!r} is none of {', '.join(_FORMATS)}")
     if metadata and format != "safetensors":
@@ -61,8 +65,10 @@ def save(
     def write(file: BinaryIO) -> None:
         if format == "safetensors":
             safetensors.write(obj, metadata, file)
-        else:
+        elif format == "eager":
             own.write(obj, file)
+        else:
+            torch_write.write(obj, file)
 
     if path is None:
         write(cast("BinaryIO", f))
@@ -107,17 +113,24 @@ def load(
 ) -> Any:
     """Read what `eager.save`, `torch.save` or safetensors wrote.
 
-    Nothing in a file is run: of PyTorch's files, tensors, plain values and their containers are
-    read, as with `weights_only=True` there (`weights_only=False` reads no more), and what
-    `serialization.add_safe_globals` allows. `map_location` says where the tensors go: a device, a
-    dictionary, or a function of a storage and the place where it was. A file that is not read is a
-    `LoadError` (a RuntimeError and an UnpicklingError), which says what, where and what to do."""
-    ignore("load", pickle_module=pickle_module, mmap=mmap, **pickle_options)
+    Nothing in a file is run: tensors, plain values (NumPy's, dates and paths among them) and their
+    containers are read, and what `serialization.add_safe_globals` allows. With `weights_only=False`
+    a file imports and calls what it likes, so a UserWarning says that it has to be trusted.
+    `map_location` says where the tensors go: a device, a dictionary, or a function of a storage and
+    the place where it was. With `mmap=True` the tensors of a path lie in the file, of which is read
+    what is used; what is written to them stays out of it. A file that is not read is a `LoadError`
+    (a RuntimeError and an UnpicklingError), which says what, where and what to do."""
+    ignore("load", pickle_module=pickle_module, **pickle_options)
+    trusted = weights_only is not None and not weights_only
+    if trusted:
+        warn(_TRUST, UserWarning)
+    if mmap and not isinstance(f, str | os.PathLike):
+        raise ValueError(f"eager.load: mmap=True needs a path, not a {type(f).__name__}")
     if isinstance(map_location, str | device):
         map_location = places.resolved(map_location)
     with _opened(f) as file:
         try:
-            return _read(file, map_location)
+            return _read(file, map_location, weights_only=not trusted, mapped=bool(mmap))
         except UsersError as error:
             raise error.error from None
         except LoadError as error:
@@ -127,6 +140,12 @@ def load(
             fault = LoadError(f"{type(error).__name__}: {error!s:.200}")
             fault.file = _name(f)
             raise fault from error
+
+
+_TRUST = (
+    "eager.load(weights_only=False): the file can run any code, so read so only what you trust; "
+    "weights_only=True reads tensors and plain values, and what add_safe_globals() allows"
+)
 
 
 def safetensors_metadata(f: File) -> dict[str, str]:
@@ -155,18 +174,22 @@ def _opened(f: File) -> Iterator[BinaryIO]:
         yield f
 
 
-def _read(file: BinaryIO, map_location: Any) -> Any:
-    head = file.read(9)
+def _read(file: BinaryIO, map_location: Any, *, weights_only: bool, mapped: bool) -> Any:
+    head = file.read(512)
     file.seek(0)
     if head[:4] == b"PK\x03\x04":
-        return _read_zip(file, map_location)
+        return _read_zip(file, map_location, weights_only=weights_only, mapped=mapped)
+    if mapped:
+        raise LoadError("mmap=True is for files of PyTorch's format", "byte 0", "leave it out")
     if head[8:9] == b"{":
         return _on(safetensors.read(file), map_location)
     if head[:1] == b"\x80":
+        return legacy.read(file, placed(map_location), weights_only=weights_only)
+    if head[257:262] == b"ustar":
         raise LoadError(
-            "a bare pickle (of torch.save before PyTorch 1.6, or of pickle.dump)",
-            "byte 0",
-            "read it with what wrote it, and torch.save it again",
+            "a tar file (of torch.save before PyTorch 0.1.10)",
+            "byte 257",
+            "read it with PyTorch, and torch.save it again",
         )
     raise LoadError(
         "not a file of eager.save, torch.save or safetensors",
@@ -181,9 +204,9 @@ def _on(tensors: dict[str, Any], map_location: Any) -> dict[str, Any]:
     return {name: tensor.to(place) for name, tensor in tensors.items()}
 
 
-def _read_zip(file: BinaryIO, map_location: Any) -> Any:
+def _read_zip(file: BinaryIO, map_location: Any, *, weights_only: bool, mapped: bool) -> Any:
     archive = Archive(file)
-    if "value.json" in archive.entries:
+    if "value.json" in archive.entries and not mapped:
         return own.read(archive, placed(map_location))
     roots = [name[: -len("data.pkl")] for name in archive.entries if name.endswith("/data.pkl")]
     if len(roots) != 1:
@@ -198,4 +221,4 @@ def _read_zip(file: BinaryIO, map_location: Any) -> Any:
             f"{roots[0]}constants.pkl",
             "save the module's state_dict() with torch.save",
         )
-    return torch_zip.read(archive, roots[0], map_location)
+    return torch_zip.read(archive, roots[0], map_location, weights_only=weights_only, mapped=mapped)

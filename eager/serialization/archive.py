@@ -19,6 +19,7 @@ class Archive:
 
     def __init__(self, file: BinaryIO) -> None:
         try:
+            self.file = file
             self.zip = zipfile.ZipFile(file)
         except zipfile.BadZipFile as error:
             raise LoadError(str(error), "the list of the zip file's entries") from error
@@ -44,11 +45,25 @@ class Archive:
         """The bytes of an entry."""
         return bytes(self.array(name))
 
-    def array(self, name: str) -> Any:
-        """The bytes of an entry in a new array."""
+    def entry(self, name: str) -> zipfile.ZipInfo:
         if name not in self.entries:
             raise LoadError("the entry is missing", name)
-        entry = self.entries[name]
+        return self.entries[name]
+
+    def mapped(self, name: str) -> Any:
+        """The bytes of an entry where they lie in the file: what is written to them stays out of
+        it. The checksum is not looked at."""
+        entry = self.entry(name)
+        with self.zip.open(entry) as part:  # which looks at the header
+            begin = part._orig_compress_start  # type: ignore[attr-defined]
+        if not entry.file_size:
+            return np.empty(0, np.uint8)
+        file: Any = self.file
+        return np.memmap(file, np.uint8, "c", begin, (entry.file_size,))
+
+    def array(self, name: str) -> Any:
+        """The bytes of an entry in a new array."""
+        entry = self.entry(name)
         out: Any = np.empty(entry.file_size, np.uint8)
         left = memoryview(out)
         try:

@@ -108,13 +108,17 @@ class Pieces:
 
     def place(self, array: Any) -> tuple[int, int, Any]:
         """Number of the piece that an array lies in, its first byte there, and the array itself (a
-        copy, if it runs backwards)."""
+        copy, if it runs backwards, or lies between the multiples of its elements)."""
         if type(array) is DeviceArray:
             array = self._from_device(array)
-        if not array.size or any(step < 0 for step in array.strides):
+        if not array.size or any(step < 0 or step % array.itemsize for step in array.strides):
             array = array.copy()
         memory = memory_of(array)
         address = int(memory.ctypes.data)
+        if (int(array.ctypes.data) - address) % array.itemsize:
+            array = array.copy()
+            memory = memory_of(array)
+            address = int(memory.ctypes.data)
         number = self.numbers.setdefault((address, memory.size), len(self.memory))
         if number == len(self.memory):
             self.memory.append(memory)

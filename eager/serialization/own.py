@@ -11,7 +11,7 @@ import json
 import re
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -66,11 +66,9 @@ class _Writer:
         return out
 
     def encode(self, value: Any, path: str) -> Any:
-        if value is None or isinstance(value, bool | str):
+        if value is None or type(value) in (bool, str):
             return value
-        if isinstance(value, np.generic):
-            return self.encode(value.item(), path)
-        if isinstance(value, int | float | complex):
+        if type(value) in (int, float, complex):
             return _number(value)
         if isinstance(value, bytes | bytearray):
             return {"kind": type(value).__name__, "of": value.decode("latin-1")}
@@ -88,12 +86,12 @@ class _Writer:
         return self.container(value, path)
 
     def container(self, value: Any, path: str) -> Any:
-        if isinstance(value, Mapping):
+        if type(value) in (dict, OrderedDict):
             items = [
                 [self.encode(k, f"{path} key"), self.encode(v, f"{path}[{k!r}]")]
                 for k, v in value.items()
             ]
-            if not isinstance(value, OrderedDict):
+            if type(value) is dict:
                 return {"kind": "dict", "of": items}
             attributes = self.encode(dict(vars(value)), f"the attributes of {path}")
             return {"kind": "OrderedDict", "of": items, "attributes": attributes}
@@ -102,9 +100,9 @@ class _Writer:
                 parts = [self.encode(v, f"{path}[{i}]") for i, v in enumerate(value)]
                 return {"kind": kind, "of": parts}
         raise TypeError(
-            f"eager.save: {path} is a {type(value).__name__}, which cannot be saved; save "
-            "tensors, numbers, strings, bytes, lists, tuples, sets and dicts of them (for a "
-            "module, its state_dict())"
+            f"eager.save: {path} is a {type(value).__name__}, which format='eager' does not have; "
+            "format='torch' has more, or save tensors, numbers, strings, bytes, lists, tuples, "
+            "sets and dicts of them (for a module, its state_dict())"
         )
 
     def tensor(self, tensor: Tensor) -> dict[str, Any]:

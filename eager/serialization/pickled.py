@@ -9,12 +9,12 @@ takes the bytes apart (it runs nothing either).
 from __future__ import annotations
 
 import pickletools
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from eager.dataclass import dataclass
-from eager.serialization.refusal import DAMAGE, LoadError, UsersError, give_attributes, hashable
+from eager.serialization.refusal import DAMAGE, LoadError, UsersError, hashable
 
 ADVICE = (
     "nothing was run. Save plain containers of tensors and numbers (a state_dict), or, if you "
@@ -24,14 +24,15 @@ ADVICE = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Callee:
-    """What a name of the table stands for, where a pickle may call it.
+    """What is called for a name of the table.
 
-    Only the table has these: a pickle cannot make one, so it calls nothing else. `users` marks
-    what the user has allowed."""
+    Only the table has these: a pickle cannot make one, so it calls nothing else. `value` is what
+    the name stands for where it is not called, `users` marks what the user has allowed."""
 
     name: str
     make: Callable[..., Any]
     users: bool = False
+    value: Any = None
 
     def __call__(self, *args: Any) -> Any:
         if not self.users:
@@ -46,20 +47,28 @@ class Machine:
     """Executes the instructions of one pickle.
 
     `find(name)` gives what a dotted name stands for, and `persistent(id)` what is stored outside of
-    the pickle; each raises LoadError for what it does not know."""
+    the pickle; each raises LoadError for what it does not know. `give_state(target,
+    state)` says whether it could."""
 
     def __init__(
-        self, find: Callable[[str], Any], persistent: Callable[[Any], Any], where: str
+        self,
+        find: Callable[[str], Any],
+        persistent: Callable[[Any], Any],
+        give_state: Callable[[Any, Any], bool],
+        where: str,
     ) -> None:
         self.find = find
         self.persistent = persistent
+        self.give_state = give_state
         self.where = where
+        self.callees: dict[int, Callee] = {}  # id of what a name stands for -> what is called
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
 
-    def run(self, data: bytes) -> Any:
-        """The value that the pickle makes. LoadError names the byte of a fault."""
+    def run(self, data: Any) -> Any:
+        """The value that the pickle makes, of bytes or of a file at its beginning. LoadError names
+        the byte of a fault."""
         position, name = 0, "PROTO"
         try:
             for code, argument, at in pickletools.genops(data):
@@ -116,7 +125,7 @@ class Machine:
     # ---- containers
     def extend(self, values: list[Any]) -> None:
         target = self.stack[-1]
-        if type(target) is not list:
+        if type(target) not in (list, deque):
             raise TypeError(f"appends to a {type(target).__name__}")
         target.extend(values)
 
@@ -136,27 +145,39 @@ class Machine:
 
     # ---- what could run code
     def global_(self, name: str) -> None:
-        self.push(self.find(name.replace(" ", ".", 1)))
+        self.named(name.replace(" ", ".", 1))
 
     def stack_global(self, _: Any) -> None:
         name, module = self.stack.pop(), self.stack.pop()
-        self.push(self.find(f"{module}.{name}"))
+        self.named(f"{module}.{name}")
+
+    def named(self, name: str) -> None:
+        """Pushes what a name stands for; what is called for it is remembered beside the stack."""
+        found = self.find(name)
+        if type(found) is Callee and found.value is not None:
+            self.callees[id(found.value)] = found
+            found = found.value
+        self.push(found)
+
+    def callee(self, value: Any) -> Callee | None:
+        return value if type(value) is Callee else self.callees.get(id(value))
 
     def call(self, _: Any) -> None:
-        args, callee = self.stack.pop(), self.stack.pop()
-        if type(callee) is not Callee or type(args) is not tuple:
-            raise LoadError(f"the file calls a {type(callee).__name__}", advice=ADVICE)
+        args, value = self.stack.pop(), self.stack.pop()
+        callee = self.callee(value)
+        if callee is None or type(args) is not tuple:
+            raise LoadError(f"the file calls a {type(value).__name__}", advice=ADVICE)
         self.push(callee(*args))
 
     def build(self, _: Any) -> None:
-        """Gives the state of an object: the attributes of a dictionary, or of an object of a class
-        that the user has allowed."""
+        """Gives an object its state: one that `give_state` knows, or one of a class that the user
+        has allowed."""
         state, target = self.stack.pop(), self.stack[-1]
-        if type(target) is OrderedDict:
-            give_attributes(target, state)
+        if self.give_state(target, state):
             return
-        allowed = self.find(f"{type(target).__module__}.{type(target).__qualname__}")
-        if type(allowed) is not Callee or not allowed.users or allowed.make is not type(target):
+        cls = type(target)
+        allowed = self.callee(cls) or self.find(f"{cls.__module__}.{cls.__qualname__}")
+        if type(allowed) is not Callee or not allowed.users or allowed.make is not cls:
             raise LoadError(f"the file sets a {type(target).__name__}'s state", advice=ADVICE)
         set_state = getattr(target, "__setstate__", None)
         try:
@@ -181,8 +202,8 @@ def _tuple(count: int) -> Callable[[Machine, Any], None]:
 
 def _new_object(machine: Machine, _: Any) -> None:
     """`cls.__new__(cls, *args)`; a class of the table is called."""
-    args, callee = machine.stack[-1], machine.stack[-2]
-    if type(callee) is Callee and callee.users and isinstance(callee.make, type):
+    args, callee = machine.stack[-1], machine.callee(machine.stack[-2])
+    if callee is not None and callee.users and isinstance(callee.make, type):
         cls = callee.make
         machine.stack[-2:] = [Callee(callee.name, lambda *a: cls.__new__(cls, *a), True), args]
     machine.call(None)

@@ -7,8 +7,9 @@ what it may name. Each storage is an entry of its own. What a user has allowed w
 
 from __future__ import annotations
 
+import _compat_pickle
+import io
 import sys
-from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,15 +18,17 @@ from eager import dtype as dt
 from eager.device import Size, device
 from eager.dtype import DType
 from eager.nn.parameter import Buffer, Parameter
+from eager.notice import STRIDED
+from eager.serialization import plain
 from eager.serialization.archive import Archive
 from eager.serialization.memory import Loaded, placed, strided
 from eager.serialization.pickled import ADVICE, Callee, Machine
-from eager.serialization.refusal import (
-    LoadError,
-    give_attributes,
-    hashable,
-    size_of,
-)
+from eager.serialization.plain import listed
+from eager.serialization.refusal import LoadError, give_attributes, size_of
+from eager.serialization.torch_write import STORAGES
+from eager.serialization.trusted import Unpickler
+from eager.sparse.make import sparse_coo_tensor, sparse_csc_tensor, sparse_csr_tensor
+from eager.sparse.tensor import COO, CSC, CSR
 from eager.storage import Storage, TypedStorage, UntypedStorage
 from eager.tensor import Tensor
 
@@ -48,7 +51,7 @@ def add_safe_globals(safe_globals: Iterable[Any]) -> None:
     for name, value in map(_full_name, safe_globals):
         if name.partition(".")[0] in _NEVER:
             raise ValueError(f"add_safe_globals: {name} would let a file run anything")
-        _allowed[name] = Callee(name, value, users=True)
+        _allowed[name] = Callee(name, value, users=True, value=value)
 
 
 def get_safe_globals() -> list[Any]:
@@ -120,9 +123,13 @@ def _parameter(data: Any, requires_grad: Any = True, hooks: Any = (), state: Any
 
 def _with_attributes(make: Any, cls: Any, args: Any, state: Any) -> Tensor:
     """A tensor that has attributes of the user's."""
-    if type(make) is not Callee or make.users or cls is not _TENSOR:
-        raise LoadError("a tensor of a class of its own", advice=ADVICE)
+    if type(make) is not Callee or make.users or not isinstance(cls, type):
+        raise LoadError("a tensor is made by something else", advice=ADVICE)
+    if cls is not Tensor and not issubclass(cls, Tensor):
+        raise LoadError(f"a tensor of a class {cls.__name__!r:.80}", advice=ADVICE)
     out = make(*args)
+    if cls is not Tensor:
+        out = out.as_subclass(cls)
     state = {**(state[0] or {}), **(state[1] or {})} if isinstance(state, tuple) else dict(state)
     if state.pop("_is_buffer", False):
         out = Buffer(out, persistent=bool(state.pop("persistent", True)))
@@ -130,44 +137,32 @@ def _with_attributes(make: Any, cls: Any, args: Any, state: Any) -> Tensor:
     return out
 
 
-_TENSOR = Callee("torch.Tensor", lambda *_: _unsupported("torch.Tensor"))
-
-
 # ------------------------------------------------------------------------------- plain values
-def _bytes(text: str = "", encoding: str = "latin1") -> bytes:
-    if encoding not in ("latin1", "latin-1"):  # others are looked up, and import modules
-        raise LoadError(f"bytes are written as {encoding!r:.80}")
-    return text.encode("latin-1")
-
-
-def _bytearray(value: Any = b"", encoding: str = "latin-1") -> bytearray:
-    """Not of a number: that would be as many zeros."""
-    if isinstance(value, str):
-        value = _bytes(value, encoding)
-    if not isinstance(value, bytes):
-        raise LoadError(f"a bytearray is made of a {type(value).__name__}")
-    return bytearray(value)
-
-
-def _ordered(items: Any = ()) -> OrderedDict[Any, Any]:
-    return OrderedDict((hashable(key), value) for key, value in items)
-
-
-def _counter(items: Any = None) -> Counter[Any]:
-    out: Counter[Any] = Counter()
-    for key, count in (items or {}).items():
-        out[hashable(key)] = count
-    return out
+_LAYOUTS = {layout.replace("eager", "torch"): layout for layout in (STRIDED, COO, CSR, CSC)}
 
 
 def _layout(name: str) -> str:
-    if name != "torch.strided":
+    if name not in _LAYOUTS:
         raise LoadError(f"the layout {name!r:.80}", advice="save dense tensors")
-    return "eager.strided"
+    return _LAYOUTS[name]
 
 
-def _complex(real: float, imaginary: float) -> complex:
-    return complex(float(real), float(imaginary))
+def _size(sizes: Any = ()) -> Size:
+    return Size(size_of(n, "a size") for n in listed(sizes))
+
+
+def _sparse(layout: Any, data: Any) -> Any:
+    """A sparse tensor, whose indices are checked when it is made."""
+    if layout not in (COO, CSR, CSC) or not all(isinstance(x, Tensor) for x in data[:2]):
+        raise LoadError("a sparse tensor is made of something else")
+    if layout == COO:
+        places, entries, size, *coalesced = data
+        # Whether they are in order is looked at, not believed.
+        out = sparse_coo_tensor(places, entries, _size(tuple(size)))
+        return out.coalesce() if coalesced and coalesced[0] else out
+    make = sparse_csr_tensor if layout == CSR else sparse_csc_tensor
+    begins, others, entries, size = data
+    return make(begins, others, entries, _size(tuple(size)))
 
 
 def _unsupported(name: str) -> Any:
@@ -177,44 +172,39 @@ def _unsupported(name: str) -> Any:
     )
 
 
-class _StorageType:
+class StorageType:
     """The class of a storage, which says the dtype of its elements (None: bytes)."""
 
     def __init__(self, dtype: DType | None) -> None:
         self.dtype = dtype
 
 
-_STORAGES = {
-    "Bool": dt.bool_, "Byte": dt.uint8, "Char": dt.int8, "Short": dt.int16, "Int": dt.int32,
-    "Long": dt.int64, "Half": dt.float16, "BFloat16": dt.bfloat16, "Float": dt.float32,
-    "Double": dt.float64, "ComplexFloat": dt.complex64, "ComplexDouble": dt.complex128,
-}  # fmt: skip
-
 _CALLED: dict[str, Callable[..., Any]] = {
-    "collections.OrderedDict": _ordered,
-    "collections.Counter": _counter,
-    "builtins.set": lambda items=(): set(map(hashable, items)),
-    "builtins.frozenset": lambda items=(): frozenset(map(hashable, items)),
-    "builtins.bytearray": _bytearray,
-    "builtins.bytes": _bytes,
-    "builtins.complex": _complex,
-    "_codecs.encode": _bytes,
-    "torch.Size": lambda sizes=(): Size(size_of(n, "a size") for n in sizes),
-    "torch.device": device,
-    "torch.nn.parameter.Parameter": _parameter,
     "torch.serialization._get_layout": _layout,
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor_v2,
     "torch._utils._rebuild_tensor_v3": _tensor,
     "torch._utils._rebuild_parameter": _parameter,
     "torch._utils._rebuild_parameter_with_state": _parameter,
+    "torch._utils._rebuild_sparse_tensor": _sparse,
     "torch._tensor._rebuild_from_type_v2": _with_attributes,
+}
+_CLASSES: dict[str, tuple[Any, Callable[..., Any]]] = {
+    "torch.Size": (Size, _size),
+    "torch.device": (device, device),
+    "torch.nn.parameter.Parameter": (Parameter, _parameter),
+    "torch.Tensor": (Tensor, lambda *_: _unsupported("torch.Tensor")),
 }
 _TABLE: dict[str, Any] = {
     **{name: Callee(name, make) for name, make in _CALLED.items()},
-    "torch.Tensor": _TENSOR,
-    "torch.storage.UntypedStorage": _StorageType(None),
-    **{f"torch.{name}Storage": _StorageType(dtype) for name, dtype in _STORAGES.items()},
+    "torch.Size": Callee("torch.Size", _size, value=Size),
+    "torch.device": Callee("torch.device", device, value=device),
+    "torch.nn.parameter.Parameter": Callee(
+        "torch.nn.parameter.Parameter", _parameter, value=Parameter
+    ),
+    "torch.Tensor": Callee("torch.Tensor", lambda *_: _unsupported("torch.Tensor"), value=Tensor),
+    "torch.storage.UntypedStorage": StorageType(None),
+    **{f"torch.{kind}Storage": StorageType(dt.by_name(name)) for name, kind in STORAGES.items()},
     **{f"torch.{dtype.name}": dtype for dtype in dt.ALL},
 }
 _KNOWN_ABSENT = (
@@ -223,14 +213,20 @@ _KNOWN_ABSENT = (
 )  # fmt: skip
 
 
-def _find(name: str) -> Any:
+def find(name: str) -> Any:
     """What a name of a pickle stands for. LoadError for what is not in the tables."""
-    if name.startswith("__builtin__."):  # PyTorch writes the protocol of Python 2
-        name = "builtins." + name.partition(".")[2]
+    module, _, attribute = name.rpartition(".")
+    if (module, attribute) in _compat_pickle.NAME_MAPPING:  # PyTorch writes names of Python 2
+        name = ".".join(_compat_pickle.NAME_MAPPING[module, attribute])
+    elif module in _compat_pickle.IMPORT_MAPPING:
+        name = f"{_compat_pickle.IMPORT_MAPPING[module]}.{attribute}"
     if name in _TABLE:
         return _TABLE[name]
     if name in _allowed:
         return _allowed[name]
+    found = None if name.startswith("torch.") else plain.find(name)
+    if found is not None:
+        return found
     if name.startswith(_KNOWN_ABSENT):
         return _unsupported(name)
     raise LoadError(f"it names {name!r:.120}, which is not on the list of what is read", "", ADVICE)
@@ -238,12 +234,16 @@ def _find(name: str) -> Any:
 
 # ------------------------------------------------------------------------------------- the file
 class _Storages:
-    """The storages of a file: each entry is read once, and put where the user wants it."""
+    """The storages of a file: each entry is read (or `mapped`) once, and put where the user wants
+    it."""
 
-    def __init__(self, archive: Archive, root: str, place: Callable[[Any, str], Any]) -> None:
+    def __init__(
+        self, archive: Archive, root: str, place: Callable[[Any, str], Any], mapped: bool
+    ) -> None:
         self.archive = archive
         self.root = root
         self.place = place
+        self.entry = archive.mapped if mapped else archive.array
         self.read: dict[str, UntypedStorage] = {}
         order = archive.read(f"{root}byteorder") if f"{root}byteorder" in archive.entries else b""
         if order not in (b"", b"little", b"big"):
@@ -252,7 +252,7 @@ class _Storages:
 
     def __call__(self, what: Any) -> Any:
         kind, storage_type, key, location, count = what
-        if kind != "storage" or not isinstance(storage_type, _StorageType):
+        if kind != "storage" or not isinstance(storage_type, StorageType):
             raise LoadError(f"{what!r:.120} is not a storage")
         dtype = storage_type.dtype
         if key not in self.read:
@@ -266,7 +266,7 @@ class _Storages:
         return storage if dtype is None else TypedStorage(wrap_storage=storage, dtype=dtype)
 
     def storage(self, key: str, dtype: DType | None) -> UntypedStorage:
-        memory = self.archive.array(f"{self.root}data/{key}")
+        memory = self.entry(f"{self.root}data/{key}")
         if self.swapped:
             if dtype is None:
                 return _unsupported("a storage of bytes from a machine of the other byte order")
@@ -275,8 +275,25 @@ class _Storages:
         return Loaded.over(memory, Storage())
 
 
-def read(archive: Archive, root: str, map_location: Any) -> Any:
+def read(
+    archive: Archive, root: str, map_location: Any, *, weights_only: bool, mapped: bool
+) -> Any:
     """What `torch.save` wrote into a zip file whose entries are in the folder `root`."""
-    storages = _Storages(archive, root, placed(map_location))
+    storages = _Storages(archive, root, placed(map_location), mapped)
     name = f"{root}data.pkl"
-    return Machine(_find, storages, name).run(archive.read(name))
+    data = archive.read(name)
+    return unpickled(io.BytesIO(data), storages, name, weights_only=weights_only)
+
+
+def unpickled(
+    file: Any,
+    storages: Callable[[Any], Any],
+    where: str,
+    *,
+    weights_only: bool,
+    find: Callable[[str], Any] = find,
+) -> Any:
+    """The value of a pickle, which runs nothing, or what it likes."""
+    if weights_only:
+        return Machine(find, storages, plain.give_state, where).run(file)
+    return Unpickler(find, storages, file).load()

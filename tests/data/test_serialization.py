@@ -13,17 +13,21 @@ import pytest
 eager = pytest.importorskip("eager")
 
 
-def through_a_file(value):
-    file = io.BytesIO()
-    eager.save(value, file)
-    file.seek(0)
-    return eager.load(file)
+@pytest.fixture(params=["torch", "eager"])
+def through_a_file(request):
+    def through(value):
+        file = io.BytesIO()
+        eager.save(value, file, format=request.param)
+        file.seek(0)
+        return eager.load(file)
+
+    return through
 
 
 @pytest.mark.parametrize(
     "dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float32", "complex64"]
 )
-def test_every_dtype(dtype):
+def test_every_dtype(dtype, through_a_file):
     kind = getattr(eager, dtype)
     x = eager.tensor([[0, 1], [1, 0]]).to(kind)
     y = through_a_file(x)
@@ -31,7 +35,7 @@ def test_every_dtype(dtype):
     assert y.tolist() == x.tolist()
 
 
-def test_structures():
+def test_structures(through_a_file):
     value = {
         "list": [1, 2.5, None, "text", True, 1 + 2j],
         ("a", 1): (eager.Size([2, 3]), {1, 2}),
@@ -50,7 +54,7 @@ def test_structures():
     assert math.isnan(through_a_file(math.nan))
 
 
-def test_shared_memory_stays_shared():
+def test_shared_memory_stays_shared(through_a_file):
     x = eager.arange(6.0)
     a, b = through_a_file([x[:4], x.reshape(2, 3).t()])
     a[0] = 7.0
@@ -77,8 +81,9 @@ def test_models_and_optimizers(tmp_path):
 
 
 def test_what_cannot_be_saved_is_named():
-    with pytest.raises(TypeError, match=r"\['f'\].*function"):
-        eager.save({"f": lambda: 0}, io.BytesIO())
+    for format in ("torch", "eager"):
+        with pytest.raises(TypeError, match=r"the object\['f'\]\[1\] is a function"):
+            eager.save({"f": [0, lambda: 0]}, io.BytesIO(), format=format)
 
 
 def test_pickles_and_damaged_files_are_refused():
@@ -86,7 +91,7 @@ def test_pickles_and_damaged_files_are_refused():
     with pytest.raises(RuntimeError):
         eager.load(file)
     file = io.BytesIO()
-    eager.save(eager.zeros(2), file)
+    eager.save(eager.zeros(2), file, format="eager")
     bad = io.BytesIO()
     with zipfile.ZipFile(file) as source, zipfile.ZipFile(bad, "w") as out:
         text = source.read("value.json").decode().replace('"shape": [2]', '"shape": [200]')
@@ -96,7 +101,7 @@ def test_pickles_and_damaged_files_are_refused():
         eager.load(bad)
 
 
-def test_objects_that_are_there_twice_are_one():
+def test_objects_that_are_there_twice_are_one(through_a_file):
     weight, inner = eager.nn.Parameter(eager.ones(2)), [1]
     loop = {"self": None}
     loop["self"] = loop
@@ -109,7 +114,7 @@ def test_objects_that_are_there_twice_are_one():
     assert array is same_array
 
 
-def test_strides_and_memory_come_back():
+def test_strides_and_memory_come_back(through_a_file):
     fortran = eager.from_numpy(np.asfortranarray(np.arange(6.0).reshape(2, 3)))
     views = [
         fortran, fortran.t(), fortran[:, 1:], eager.arange(3.0).expand(2, 3),
@@ -136,7 +141,7 @@ def test_parts_of_a_large_memory_share_it_and_no_more_is_kept():
     assert c.tolist() == [508, 0]
 
 
-def test_memory_of_one_address_and_two_lengths():
+def test_memory_of_one_address_and_two_lengths(through_a_file):
     memory = bytearray(np.arange(4.0, dtype=np.float32).tobytes())
     short = eager.frombuffer(memory, dtype=eager.float32, count=2)
     assert [
@@ -147,7 +152,7 @@ def test_memory_of_one_address_and_two_lengths():
     ]
 
 
-def test_attributes_of_an_ordered_dictionary():
+def test_attributes_of_an_ordered_dictionary(through_a_file):
     state = OrderedDict(a=eager.ones(1))
     state._metadata = OrderedDict({"": {"version": 1}})
     back = through_a_file(state)

@@ -3,9 +3,11 @@
 import argparse
 import io
 import pickle
+import warnings
 import zipfile
 from collections import Counter, OrderedDict
 
+import checkpoints
 import numpy as np
 import pytest
 from hostile_files import SAMPLE, P, S, call, storage, tensor, torch_file, tuple_of, word
@@ -186,22 +188,34 @@ class Options:
         raise AssertionError("never called when a file is read")
 
 
+class Runs:
+    def __reduce__(self):
+        return run, (1,)
+
+
+ran = []
+
+
+def run(value):
+    ran.append(value)
+
+
 def test_what_the_user_allows():
     torch = pytest.importorskip("torch")
     options = Options.__new__(Options)
     options.rate = 0.5
-    value = {"args": argparse.Namespace(lr=0.1), "options": options}
+    value = {"args": argparse.Namespace(lr=0.1), "options": options, "class": Options}
     file = io.BytesIO()
     torch.save(value, file)
-    for weights_only in (None, True, False):
+    for weights_only in (None, True):
         file.seek(0)
-        with pytest.raises(pickle.UnpicklingError, match=r"argparse.Namespace.*add_safe_globals"):
+        with pytest.raises(pickle.UnpicklingError, match=r"Options.*add_safe_globals"):
             eager.load(file, weights_only=weights_only)
-    with serialization.safe_globals([argparse.Namespace, Options]):
-        assert set(serialization.get_safe_globals()) == {argparse.Namespace, Options}
+    with serialization.safe_globals([Options]):
+        assert set(serialization.get_safe_globals()) == {Options}
         file.seek(0)
         back = eager.load(file)
-        assert (back["args"].lr, back["options"].rate) == (0.1, 0.5)
+        assert (back["args"].lr, back["options"].rate, back["class"]) == (0.1, 0.5, Options)
     assert not serialization.get_safe_globals()
     with serialization.safe_globals([(argparse.Namespace, "torch.hub.load")]):
         eager.load(io.BytesIO(torch_file(P + call("torch.hub", "load") + S)))
@@ -233,3 +247,163 @@ def test_refusals_say_what_where_and_what_to_do(tmp_path):
     path.write_bytes(torch_file(P + tensor(size=tuple_of(b"K\x09")) + S))
     with pytest.raises(RuntimeError, match=r"ends at byte 36 of a memory of 16 bytes; .*damaged"):
         eager.load(path)
+
+
+SOME = ("Linear", "BatchNorm1d", "LSTM", "Adam", "LBFGS", "OneCycleLR", "GradScaler")
+
+
+def sample(T):
+    """Of `scripts/checkpoints`: what is quick to make."""
+    yield from checkpoints.plain()
+    yield from checkpoints.tensors(T)
+    T.manual_seed(0)
+    for name, value in checkpoints.states(T, SOME):
+        yield name, value
+
+
+def test_checkpoints_of_either_library_are_read_by_both():
+    torch = pytest.importorskip("torch")
+    checkpoints.allowed(torch)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for writer, reader in ((torch, eager), (eager, torch), (eager, eager)):
+                for name, value in sample(writer):
+                    trusted = (
+                        {"weights_only": False}
+                        if reader is torch and name in checkpoints.REFUSED
+                        else {}
+                    )
+                    back = checkpoints.through(
+                        writer.save, lambda f: reader.load(f, **trusted), value
+                    )
+                    checkpoints.same(back, value, f"{writer.__name__} {name}")
+    finally:
+        torch.serialization.clear_safe_globals()
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_values_of_the_library_and_of_numpy_by_any_protocol(protocol):
+    for name, value in checkpoints.plain():
+        program = pickle.dumps(value, protocol)
+        checkpoints.same(eager.load(io.BytesIO(torch_file(program))), value, name)
+
+
+def test_files_of_before_1_6():
+    torch = pytest.importorskip("torch")
+    weight = torch.nn.Parameter(torch.arange(6.0).reshape(2, 3))
+    value = [weight, weight[:, 1:].detach(), torch.tensor([True]), {"epoch": 3}, weight]
+    file = io.BytesIO()
+    torch.save(value, file, _use_new_zipfile_serialization=False)
+    loaded = through_the_old(file, value)
+    assert loaded[0] is loaded[4]
+    loaded[0].data[0, 1] = 9.0
+    assert loaded[1][0, 0].item() == 9.0
+    with pytest.raises(pickle.UnpicklingError, match="before PyTorch 0.1.10"):
+        eager.load(io.BytesIO(bytes(257) + b"ustar"))
+
+
+def through_the_old(file, value):
+    for weights_only in (False, True):
+        file.seek(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loaded = eager.load(file, weights_only=weights_only)
+        checkpoints.same(loaded, value)
+    return loaded
+
+
+def test_a_file_that_is_trusted_runs_what_it_says():
+    file = io.BytesIO()
+    eager.save([Runs(), eager.ones(1)], file)
+    for weights_only in (None, True, 1):
+        file.seek(0)
+        with pytest.raises(pickle.UnpicklingError, match="add_safe_globals"):
+            eager.load(file, weights_only=weights_only)
+    assert not ran
+    file.seek(0)
+    with pytest.warns(UserWarning, match="only what you trust") as caught:
+        assert eager.load(file, weights_only=False)[1].tolist() == [1]
+    assert ran == [1]
+    assert caught[0].filename == __file__
+    broken = io.BytesIO(torch_file(P + call("operator", "truediv", b"K\x01", b"K\0") + S))
+    with (
+        pytest.warns(UserWarning, match="trust"),
+        pytest.raises(ZeroDivisionError),
+    ):  # the file's own, as it is
+        eager.load(broken, weights_only=False)
+    with (
+        pytest.warns(UserWarning, match="trust"),
+        pytest.raises(pickle.UnpicklingError, match="torch.nn"),
+    ):
+        eager.load(io.BytesIO(torch_file(P + b"ctorch.nn\nLinear\n.")), weights_only=False)
+
+
+class Net(eager.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = eager.nn.Sequential(eager.nn.Linear(2, 3), eager.nn.BatchNorm1d(3))
+        self.act = eager.nn.functional.relu
+
+    def forward(self, x):
+        return self.act(self.body(x))
+
+
+def test_whole_modules_are_named_as_users_name_them():
+    model = Net()
+    optimizer = eager.optim.Adam(model.parameters())
+    schedule = eager.optim.lr_scheduler.StepLR(optimizer, 2)
+    normal = eager.distributions.Normal(eager.zeros(2), eager.ones(2))
+    file = io.BytesIO()
+    eager.save([model, optimizer, schedule, normal], file)
+    with zipfile.ZipFile(file) as archive:
+        text = archive.read("archive/data.pkl")
+    named = {line for line in text.split(b"\n") if line.count(b"eager")}
+    assert all(name.rpartition(b"ceager")[2] in HOMES for name in named), named
+    file.seek(0)
+    with pytest.warns(UserWarning, match="trust"):
+        again, steps, _, _ = eager.load(file, weights_only=False)
+    checkpoints.same(again.state_dict(), model.state_dict())
+    again(eager.ones(4, 2)).sum().backward()
+    steps.step()
+    file.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match=r"Net.*add_safe_globals"):
+        eager.load(file)
+
+
+HOMES = {b"", b".nn", b".nn.functional", b".optim", b".optim.lr_scheduler", b".distributions"}
+
+
+def test_every_public_class_has_a_public_name():
+    from eager.serialization.torch_write import public_name
+
+    for home in ("nn", "optim", "optim.lr_scheduler", "distributions", "utils.data", "sparse"):
+        module = eager
+        for part in home.split("."):
+            module = getattr(module, part)
+        for name, cls in vars(module).items():
+            if isinstance(cls, type) and cls.__module__.startswith("eager") and name[0] != "_":
+                where, known = public_name(cls)
+                assert known == name, cls
+                assert f"eager.{home}".startswith(where), cls
+
+
+def test_tensors_that_lie_in_the_file(tmp_path):
+    path = tmp_path / "a.pt"
+    eager.save({"x": (x := eager.arange(1000.0)), "y": x[10:20], "e": eager.zeros(0)}, path)
+    before = path.read_bytes()
+    value = eager.load(path, mmap=True)
+    assert "memmap" in bases(value["x"])
+    assert value["x"].tolist() == x.tolist()
+    value["x"].add_(1)
+    assert value["y"][0].item() == 11
+    assert path.read_bytes() == before
+    with pytest.raises(ValueError, match="path"):
+        eager.load(io.BytesIO(before), mmap=True)
+
+
+def bases(tensor):
+    array = tensor.numpy()
+    while array is not None:
+        yield type(array).__name__
+        array = getattr(array, "base", None)
