@@ -296,7 +296,7 @@ def _check_library(code: CodeType, space: dict[str, Any]) -> None:
     module = str(space.get("__name__", ""))
     top, last = module.partition(".")[0], module.rpartition(".")[2]
     if top in _OURS:
-        if module.startswith("eager.serialization") or module == "eager.utils.tensorboard":
+        if module.startswith(("eager.serialization", "eager.utils.tensorboard")):
             raise Break("unknown call", f"{module}.{code.co_qualname}() is called")
         return
     if top == "numpy" and last not in OF_THE_HOST and "random" not in module:
