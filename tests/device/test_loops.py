@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+pytest.importorskip("triton.language")
+
 import eager
 from codegen.targets.triton.runtime import resident_data
 from eager import cuda
@@ -11,7 +13,6 @@ from jitcap import jit, pipeline
 from jitcap.record import JitcapWarning
 from tests.device.test_compiled import done
 
-pytest.importorskip("triton.language")
 pytestmark = pytest.mark.once
 X = np.random.default_rng(0).standard_normal((4, 3, 3)).astype(np.float32)
 

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+
+pytest.importorskip("triton.language")
+
 import triton_helpers as helpers
 from triton_machine_code import instruction_counts, usage
 from triton_races import watching
-
-pytest.importorskip("triton.language")
 
 import eager
 from codegen.op_kernels import compile_op
