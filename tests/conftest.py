@@ -1,6 +1,7 @@
 """What every test runs under: a private compile cache, checks between stages, a fixed seed."""
 
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -16,8 +17,14 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 # independent of what an earlier version compiled.
 os.environ.setdefault("CHECK", "1")
 os.environ.setdefault("JITCAP_STRICT", "1")
-if "JITCAP_CACHE_DIR" not in os.environ:
-    os.environ["JITCAP_CACHE_DIR"] = tempfile.mkdtemp(prefix="jitcap-test-cache-")
+CACHE = "" if "JITCAP_CACHE_DIR" in os.environ else tempfile.mkdtemp(prefix="jitcap-test-cache-")
+os.environ.setdefault("JITCAP_CACHE_DIR", CACHE)
+
+
+def pytest_unconfigure() -> None:
+    """Workers have the cache of the process that started them, which is the last to end."""
+    if CACHE:
+        shutil.rmtree(CACHE, ignore_errors=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from codegen.runtime import scratch
+from codegen.runtime.scratch import STALE_SECONDS
 from eager.dataclass import dataclass
 from eager.notice import tell
 
@@ -37,7 +39,6 @@ MANIFEST_BYTES: Final = 64 << 20
 DAMAGED: Final = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError,
 )  # fmt: skip
-STALE_SECONDS: Final = 3600.0  # an unfinished entry older than this belongs to a killed process
 
 
 class CacheWarning(UserWarning):
@@ -226,7 +227,7 @@ def _private_directory() -> Path:
     failures = []
     for parent in (tempfile.gettempdir(), MEMORY_DISK):
         try:
-            path = Path(tempfile.mkdtemp(prefix="jitcap-cache-", dir=parent))
+            path = scratch.folder("cache", parent)
             _tmp(path).mkdir(mode=0o700)
             (path / "probe").write_bytes(bytes(1 << 16))
             (path / "probe").unlink()

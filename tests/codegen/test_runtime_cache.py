@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from codegen.runtime import cache
+from codegen.runtime import cache, scratch
 
 KEY = cache.digest("some", b"parts")
 
@@ -100,6 +100,32 @@ def test_sweep_removes_leftovers_of_killed_processes(store):
     store.evict()
     assert not left.exists()
     assert fresh.exists()
+
+
+def test_folders_of_killed_processes_are_removed_by_the_next(tmp_path):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    names = {
+        f"jitcap-build-{gone.pid}-old": False,
+        f"jitcap-object-{gone.pid}-old": False,
+        f"jitcap-build-{gone.pid}-new": True,
+        f"jitcap-cache-{os.getpid()}-old": True,
+        f"jitcap-build-{10**30}-old": False,
+        f"jitcapable-build-{gone.pid}-old": True,
+    }
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "graph.cpp").write_text("")
+        if name.endswith("old"):
+            os.utime(tmp_path / name, (0, 0))
+    (tmp_path / f"jitcap-build-{gone.pid}-link").symlink_to(tmp_path / "jitcap-elsewhere")
+    made = scratch.folder("build", str(tmp_path))
+    assert f"-{os.getpid()}-" in made.name
+    assert {name: (tmp_path / name).exists() for name in names} == names
+    os.utime(made, (0, 0))
+    scratch.sweep(str(tmp_path))
+    scratch.sweep(str(tmp_path / "missing"))
+    assert made.exists()
 
 
 def test_clear_and_delete(store):

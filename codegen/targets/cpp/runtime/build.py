@@ -22,13 +22,13 @@ import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from codegen.runtime import scratch
 from codegen.runtime.pending import Pending
 from eager.dataclass import dataclass
 
@@ -157,7 +157,7 @@ class _Compilation:
     def __init__(self, base: Sequence[str], until: float) -> None:
         self.base = base
         self.until = until
-        self.work = Path(tempfile.mkdtemp(prefix="jitcap-build-"))
+        self.work = scratch.folder("build")
         self.keep = False  # the folder: a message points at the source
         self.closed = False
         self.jobs: list[_Job] = []

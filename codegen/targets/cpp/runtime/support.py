@@ -21,13 +21,12 @@ import ctypes
 import importlib.util
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from codegen.runtime import cache
+from codegen.runtime import cache, scratch
 from codegen.runtime.pending import Pending
 from codegen.targets.cpp.runtime import build
 from eager import threads
@@ -254,7 +253,7 @@ def build_shared(
     keys = {n: cache.digest("object", made_by, text) for n, text in (libraries or {}).items()}
     kept = {name: store.get(k) for name, k in keys.items()}
     with contextlib.ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="jitcap-"))
+        folder = scratch.folder("object")
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         out = folder / "graph.so"
         objects = {
