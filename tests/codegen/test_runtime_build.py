@@ -224,7 +224,7 @@ def test_support_is_begun_while_products_are_captured(monkeypatch):
 
 def test_a_program_that_ends_early_leaves_no_compiler_and_no_files(tmp_path):
     program = "import os; from codegen.targets.cpp.runtime import support; support.prefetch(True); "
-    wait = "import time\nwhile not os.listdir(os.environ['TMPDIR']): time.sleep(0.01)"
+    wait = "import time\nwhile 'jitcap-build' not in str(os.listdir(os.environ['TMPDIR'])): time.sleep(0.01)"
     env = {"JITCAP_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp")}
     env["CXX"] = fake_compiler(tmp_path, "exec sleep 100")
     (tmp_path / "tmp").mkdir()
