@@ -31,13 +31,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 @dataclass(frozen=True, slots=True)
 class Public:
     """One public function. `torch` is the dotted name of its reference below `torch.` (its own by
-    default)."""
+    default); `reference`, on NumPy arrays, that of one that PyTorch does not have."""
 
     name: str
     fn: Callable[..., Any]
     torch: str
     samples: Samples | None
     namespace: bool
+    reference: Callable[..., Any] | None = None
 
 
 PUBLIC: dict[str, Public] = {}
@@ -54,12 +55,13 @@ def public(
     inplace: bool | Op = False,
     namespace: bool = True,
     alias: tuple[str, ...] = (),
+    reference: Callable[..., Any] | None = None,
 ) -> Callable[[F], F]:
     """Register a function: as `eager.<name>` (`namespace`), as a Tensor method, and as `<name>_`
     (`inplace`).
 
-    `alias` lists further names of the same function. `samples` makes it a test against the
-    reference."""
+    `alias` lists further names of the same function. `samples` makes it a test against PyTorch's of
+    the same name, or against `reference`, a function of NumPy arrays in float64."""
 
     def register(fn: F) -> F:
         own = name or fn.__name__
@@ -71,7 +73,7 @@ def public(
             if key in PUBLIC:
                 raise ValueError(f"the public function {key!r} is registered twice")
             given = samples if each == own else None
-            PUBLIC[key] = Public(each, called, torch or each, given, namespace)
+            PUBLIC[key] = Public(each, called, torch or each, given, namespace, reference)
             if method:
                 own_method = called if len(_tensor_parameters(fn)) == 1 else checked(called)
                 setattr(Tensor, each, own_method)

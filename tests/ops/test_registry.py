@@ -1,12 +1,14 @@
 """Every public function against its reference: values, dtypes, shapes and gradients, from the samples in the registry."""
 
+import dataclasses
+
 import numpy as np
 import op_harness as harness
 import pytest
 
 import eager
-from eager.op import REGISTRY
-from eager.registry import PUBLIC
+from eager.op import REGISTRY, Sample
+from eager.registry import PUBLIC, Public
 from eager.scalar import NUMPY, VOCABULARY
 
 torch = harness.torch
@@ -30,6 +32,7 @@ CASES = [
 ]
 WITH_GRADIENT = [c for c in CASES if c.values[1].grad]
 FIRST_TWO = [c for c in WITH_GRADIENT if c.id.split(":")[1] in "01"]
+OWN = {p.name for p in harness.cases() if torch is not None and not harness.in_torch(p)}
 REFUSALS = (
     "MKL FFT doesn't support",
     "Unsupported dtype",  # 16-bit floats have no Fourier transform
@@ -88,7 +91,7 @@ def _or_skip(run):
 
 
 @harness.needs_reference
-@pytest.mark.parametrize(("p", "sample"), WITH_GRADIENT)
+@pytest.mark.parametrize(("p", "sample"), [c for c in WITH_GRADIENT if c.values[0].name not in OWN])
 def test_gradient(p, sample):
     reference = _or_skip(
         lambda: harness.gradients(p, harness.reference(p), sample, torch, eager.float64)
@@ -129,7 +132,7 @@ def _second_order(module, fn, sample):
 @harness.needs_reference
 @pytest.mark.parametrize(
     ("p", "sample"),
-    [c for c in FIRST_TWO if c.values[0].name not in FIRST_ORDER],
+    [c for c in FIRST_TWO if c.values[0].name not in FIRST_ORDER | OWN],
 )
 def test_gradient_of_the_gradient(p, sample):
     reference = _or_skip(lambda: _second_order(torch, harness.reference(p), sample))
@@ -171,6 +174,33 @@ def test_in_place_method(p, sample):
         assert isinstance(outcome[1], type)
     else:
         harness.assert_same(outcome[1], outcome[0], sample, eager.float64)
+
+
+@harness.needs_reference
+def test_every_function_with_samples_has_a_reference():
+    """PyTorch's of its name, else that of its entry: `@public(reference=...)`."""
+    assert not [p.name for p in harness.cases() if harness.reference(p) is None]
+
+
+@harness.needs_reference
+def test_a_function_that_torch_does_not_have_is_compared_with_its_own_reference():
+    def reference(x, y, *, by=1.0):
+        return np.exp(-by * np.square(x - y)), x > y
+
+    def rbf(x, y, *, by=1.0):
+        return (-by * (x - y).square()).exp(), x > y
+
+    rng = np.random.default_rng(0)
+    sample = Sample((rng.standard_normal((2, 3)), rng.standard_normal(3)), {"by": 0.5})
+    mine = Public("rbf", rbf, "rbf", lambda: [sample], namespace=True, reference=reference)
+    wrong = dataclasses.replace(mine, fn=lambda x, y, by: rbf(x, y, by=2 * by))
+    for dtype in harness.FLOATS:
+        test_value(mine, sample, dtype)
+        with pytest.raises(AssertionError):
+            test_value(wrong, sample, dtype)
+    for dtype in harness.HALVES:
+        test_value_in_16_bits(mine, sample, dtype)
+    test_gradient_is_the_limit_of_differences(mine, sample)
 
 
 @harness.needs_reference
