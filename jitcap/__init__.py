@@ -9,6 +9,7 @@ from jitcap.api import jit as jit
 from jitcap.api import reset as reset
 from jitcap.api import stance as stance
 from jitcap.cache import cache as cache
+from jitcap.capture.breaks import Break as Break
 from jitcap.custom import custom_op as custom_op
 from jitcap.explain import Explanation as Explanation
 from jitcap.exporting import Exported as Exported
@@ -22,6 +23,7 @@ from jitcap.record import JitcapWarning as JitcapWarning
 from jitcap.record import Stats as Stats
 
 __all__ = [
+    "Break",
     "Explanation",
     "Exported",
     "JitcapWarning",

@@ -20,6 +20,7 @@ from codegen import CheckFailed
 from eager import compiler
 from eager.dispatch import current_tracer
 from eager.tape import mode
+from jitcap.by_dispatch.capture import everything
 from jitcap.capture.breaks import Break
 from jitcap.capture.capture import is_of_the_text
 from jitcap.capture.native import name_of
@@ -177,9 +178,9 @@ def explain(
         try:
             varying = Varying.of(options).known()
             return _shown(inner, [compile_call(inner, args, kwargs, options, varying)], ())
-        except Break:
+        except Break as refusal:
             if fullgraph:
-                raise
+                raise everything(refusal.record(), inner, args, kwargs) from None
         entries = Entries(inner, options)
         entries.miss(args, kwargs, STANCE.get())
         reasons = (*entries.splits, *entries.plain)

@@ -23,7 +23,7 @@ from typing import Any, Final
 from codegen import CheckFailed
 from eager.config import config
 from eager.dataclass import dataclass
-from jitcap.by_dispatch.capture import capture, search
+from jitcap.by_dispatch.capture import capture, everything
 from jitcap.capture import bytecode
 from jitcap.capture.breaks import Break, Place, Record
 from jitcap.capture.builtins.clocks import CLOCK
@@ -189,7 +189,7 @@ class Entries:
         plain, bound = function_of(self.fn) or (None, ())
         assert self.splitter is not None and plain is not None  # noqa: PT018 - one fact
         if self._is_strict(stance) and self.splits:
-            raise Break.of(*self.splits)
+            raise everything(self.splits[0], plain, (*bound, *args), kwargs)
         return self.splitter.call(plain, (*bound, *args), kwargs)
 
     def _split(self) -> None:
@@ -305,10 +305,7 @@ class Entries:
                 self.fills += 1
                 return None, None
             if self._is_strict(stance):
-                own = refusal.record()
-                found = search(self.fn, args, kwargs)
-                refusal.others = tuple(r for r in found if r.place != own.place)
-                raise
+                raise everything(refusal.record(), self.fn, args, kwargs) from None
             if refusal.kind not in WHOLE and self._has_parts(refusal.deep):
                 self._split()
                 return None, None

@@ -100,6 +100,7 @@ class Splitter:
         self._unfinished = 0
         self._again = False  # whether the capture that is under way was refused before
         self._reported: set[tuple[str, Any]] = set()
+        self._last: Record | None = None  # split
         self._deep: dict[CodeType, Record] = {}  # what calls itself too deep, and runs plainly
         self._limit: Record | None = None  # why the function runs plainly
         self._patience = Room()
@@ -300,6 +301,8 @@ class Splitter:
     def _note(self, refusal: Break, frame: Frame) -> None:
         """Report a split once per place; a loop over an iterator from outside is none."""
         self._unfinished += refusal.done < 0 and not self._again
+        if refusal.kind == "history" and self._last is not None:
+            refusal.because = self._last.place
         record = refusal.record()
         if refusal.deep is not None:
             self._deep[refusal.deep] = record
@@ -318,6 +321,7 @@ class Splitter:
         if quiet or key in self._reported:
             return
         self._reported.add(key)
+        self._last = record
         self._report(record)
 
 

@@ -80,11 +80,15 @@ def capture(
     return with_aliases(with_numbers)
 
 
-def search(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Record, ...]:
-    """As `jitcap.capture.search`; a trace ends at its first refusal, and knows no other."""
-    return by_bytecode.search(fn, args, kwargs) if bytecode.is_known() else ()
+def everything(
+    first: Record, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Break:
+    """A refusal of this call, with all others that there are, as one error. A trace ends at its
+    first refusal, and knows no other."""
+    known = by_bytecode.search(fn, args, kwargs) if bytecode.is_known() else ()
+    found = {record.place: record for record in (*known, first)}
+    places = sorted(found, key=lambda p: (p.file != first.place.file, p.file, p.line, p.column))
+    return Break.of(*map(found.__getitem__, places))
 
 
 def _run(

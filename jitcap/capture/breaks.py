@@ -7,6 +7,7 @@ record up to whoever decides what to do instead (split, run plainly, or raise un
 from __future__ import annotations
 
 import linecache
+import re
 from typing import Any, Final
 
 from eager.dataclass import dataclass
@@ -90,6 +91,10 @@ KINDS: Final[dict[str, Kind]] = {
         "capture itself runs on Python's builtins, as does all that it calls",
         "give the replacement another name, or replace a name of a module",
     ),
+    "history": Kind(
+        "backward() goes on into what was computed before the part that is compiled here",
+        "call backward() in the @jit function that computes the loss",
+    ),
     "later effect": Kind(
         "backward() is called outside, where the compiled gradient would not do this",
         "call backward() inside @jit",
@@ -124,6 +129,42 @@ KINDS: Final[dict[str, Kind]] = {
     "internal": Kind("capture itself failed", "please report it, with the function"),
 }
 
+# what the user's line calls, by its module and the words of the refusal -> what to do instead
+INSTEAD: Final[dict[str, str]] = {
+    r"\btqdm\b": "put the bar around the loop that calls the step: for x in tqdm(loader): step(x)",
+    r"tensorboard|SummaryWriter|\b(wandb|mlflow|neptune|comet_ml|clearml|aim)\b":
+        "return the values from the step, and log them after the call",
+    r"\b(sklearn|torchmetrics|evaluate)\b":
+        "return predictions and targets from the step, and score them after the call",
+    r"\b(matplotlib|seaborn|plotly|bokeh)\b": "return what is to be drawn, and draw after the call",
+    r"\b(pandas|polars|pyarrow)\b":
+        "make tensors of the table before the step, and a table of its results after",
+    r"\b(json|csv|pickle|yaml|marshal|shelve)\b|\b_(json|csv|pickle)\b":
+        "return the values from the step, and write them after the call",
+    r"\b(requests|urllib|http|socket|ssl|httpx|aiohttp|ftplib|smtplib)\b|\b_socket\b":
+        "fetch before the step and pass the data in; send after the call",
+    r"\b(sqlite3|_sqlite3|psycopg2|sqlalchemy|redis)\b":
+        "ask the database before the step and pass the rows in; write after the call",
+    r"\b(subprocess|multiprocessing|concurrent|_posixsubprocess)\b|\b(system|popen|fork)\(\)":
+        "start processes before or after the step, and pass in what they answer",
+    r"\b(threading|queue|_thread|_queue)\b": "use threads, locks and queues around the step",
+    r"\b(pdb|bdb|ipdb)\b|\bbreakpoint\(\)":
+        'turn @jit off to look inside: with jitcap.stance("eager"): step(...)',
+    r"\binput\(\)|\bgetpass\b": "ask before the step, and pass the answer in",
+    r"\beager\.(save|load)\(\)": "save and load before or after the step",
+    r"\b(PIL|cv2|torchvision|imageio)\b": "read and transform images in the data set",
+    r"\bopen\(\)|\b(pathlib|io|_io|shutil|glob|tempfile)\b|TextIOWrapper|Buffered(Reader|Writer)|FileIO":
+        "read files before the step and pass the data in; write them after the call",
+    r"\b(posix|nt|posixpath|ntpath|platform|getpass|os)\b":
+        "ask the system before the step, and pass the answer in",
+    r"numpy\(\) makes|made of run-time values|scipy\b":
+        "compute it with eager's functions, or return the tensor and call .numpy() after the step",
+    r"\b(__import__|import_module)\(\)|\bimportlib\b": "import at the top of the file",
+    r"\b(eval|exec|compile)\(\)": "write the code out, or make the function of it before the step",
+}  # fmt: skip
+
+_CALLS: Final = {"unknown call", "opaque object", "effect", "data dependent", "frames", "numpy"}
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -151,11 +192,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A refusal: what, where, why, hint."""
+    """A refusal: what, where, why, hint. `callee`: the module that the user's line calls into,
+    `because`: the place of another one, without which this would not be."""
 
     kind: str
     what: str
     place: Place = Place()
+    callee: str = ""
+    because: Place | None = None
 
     @property
     def why(self) -> str:
@@ -163,11 +207,21 @@ class Record:
 
     @property
     def hint(self) -> str:
-        return KINDS[self.kind].hint
+        if self.because is not None:
+            instead = "move it behind optimizer.step()" if self.kind == "history" else "mend that"
+            return f"because of line {self.because.line}: {instead}"
+        named = f"{self.callee} {self.what}"
+        found = (hint for words, hint in INSTEAD.items() if re.search(words, named))
+        usual = KINDS[self.kind].hint
+        return next(found, usual) if self.kind in _CALLS else usual
 
     def __str__(self) -> str:
+        return self.show(self.why, self.hint)
+
+    def show(self, why: str, hint: str) -> str:
+        """As text, without what is empty."""
         lines = [f"{self.kind}: {self.what}", f"  at {self.place}", self.place.excerpt()]
-        lines += [f"  why:  {self.why}", f"  hint: {self.hint}"]
+        lines += [f"  why:  {why}"] * bool(why) + [f"  hint: {hint}"] * bool(hint)
         return "\n".join(line for line in lines if line)
 
 
@@ -182,6 +236,8 @@ class Again(BaseException):
 class Break(Exception):
     """Capture cannot go on here. Raised without a place; the interpreter's owner adds it."""
 
+    __module__ = "jitcap"  # where users find it
+
     def __init__(self, kind: str, what: str) -> None:
         if kind not in KINDS:
             raise KeyError(f"no such kind of break: {kind!r}; known: {sorted(KINDS)}")
@@ -189,6 +245,8 @@ class Break(Exception):
         self.kind = kind
         self.what = what
         self.place: Place | None = None
+        self.__jitcap_callee__ = "", False  # the module that the user's line calls into
+        self.because: Place | None = None  # of another refusal, without which this would not be
         self.others: tuple[Record, ...] = ()  # further places, where all are looked for
         self.done = 0  # instructions of the outermost frame that can be captured before it
         self.deep: Any = None  # the code that calls itself, where that is too deep
@@ -199,11 +257,18 @@ class Break(Exception):
         """The refusal with this record."""
         refusal = Break(first.kind, first.what)
         refusal.place, refusal.others = first.place, others
+        refusal.__jitcap_callee__, refusal.because = (first.callee, True), first.because
         return refusal
 
     def __str__(self) -> str:
-        own = str(self.record()) if self.place else self.what
-        return "\n".join([own, *map(str, self.others)])
+        if not self.others:
+            return str(self.record()) if self.place else self.what
+        records, hints = (self.record(), *self.others), set[str]()
+        texts = [f"{len(records)} places cannot be captured"]
+        for record in records:
+            texts.append(record.show("", "" if record.hint in hints else record.hint))
+            hints.add(record.hint)
+        return "\n".join(texts)
 
     @staticmethod
     def aliased(what: str, shared: frozenset[Any]) -> Retried:
@@ -219,7 +284,11 @@ class Break(Exception):
         return found
 
     def record(self) -> Record:
-        return Record(self.kind, self.what, self.place or Place())
+        place, because, cause = self.place or Place(), self.because, self.__cause__
+        while because is None and cause is not None:  # what one way of a branch refused
+            found = cause.place if isinstance(cause, Break) else None
+            because, cause = found if found != place else None, cause.__cause__
+        return Record(self.kind, self.what, place, self.__jitcap_callee__[0], because)
 
 
 class Retried(Break):

@@ -182,6 +182,7 @@ def _raised(error: BaseException, session: Session) -> Break:
 def _placed(found: Break, cause: BaseException, session: Session) -> Break:
     found.place = getattr(cause, "__jitcap_place__", session.entry)
     found.done = getattr(cause, "__jitcap_done__", 0)
+    found.__jitcap_callee__ = getattr(cause, "__jitcap_callee__", ("", False))
     return found
 
 
@@ -260,19 +261,21 @@ def search(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Record, ...]:
     """All places where this call would be split that capture can get to. Changes nothing."""
-    records: dict[Any, Record] = {}
-    for first in (True, False):
-        session = Session(name_of(fn))
-        found = session.search = Search(session, records, first)
-        session.vm.step_over = found.step_over
+    found, shared = Search(), frozenset[Any]()
+    while found.begin(session := Session(name_of(fn))):
+        ended: Break | None = None
         try:
-            with tracing(session, frozenset()):
+            with tracing(session, frozenset(), shared):
                 _run(session, fn, args, kwargs)
+        except (Retried, Again) as again:
+            found.more = not again.shared <= shared
+            shared |= again.shared
         except Break as refusal:
-            found.note(refusal)
-        except (Exception, GeneratorExit):  # noqa: BLE001, S112 - a branch that this call does not take may raise; the
-            continue  # refusal that led here is raised in any case, with what is known so far
-    return tuple(records.values())
+            ended = refusal
+        except (Exception, GeneratorExit):  # noqa: BLE001, S110 - a branch that this call does not take may raise; the
+            pass  # refusal that led here is raised in any case, with what is known so far
+        found.end(ended)
+    return tuple(found.records.values())
 
 
 def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> Captured:

@@ -148,7 +148,9 @@ class Session(base.Session):
         return self.asked_at[2]
 
     def place(self, frame: Frame, refusal: BaseException) -> None:
-        """Note the user's line on a refusal that passes through `frame`, innermost first."""
+        """Note the user's line, and the module that it calls into, on a refusal that passes through
+        `frame`, innermost first."""
+        self.note_callee(frame, refusal)
         if getattr(refusal, "__jitcap_place__", None) is None and (
             len(self.vm.frames) == 1 or not self.is_library(frame.globals)
         ):
@@ -159,6 +161,15 @@ class Session(base.Session):
             )
             if isinstance(refusal, Break):
                 refusal.place = found
+
+    def note_callee(self, frame: Frame, refusal: BaseException) -> None:
+        callee, in_program = getattr(refusal, "__jitcap_callee__", ("", False))
+        if not in_program:
+            if "site-packages" in frame.code.co_filename or self.is_library(frame.globals):
+                callee = str(frame.globals.get("__name__"))
+            else:
+                in_program = True
+            refusal.__jitcap_callee__ = callee, in_program  # type: ignore[attr-defined]
 
     def line(self) -> str:
         place = self.where()

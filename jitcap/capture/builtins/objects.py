@@ -502,11 +502,14 @@ def _stays_inside(s: Session, fn: Any, outputs: Any = (), inputs: Any = ()) -> N
         return [edge[0] for edge in edges if edge is not None]
 
     edges = [edge_of(t) for t in ends[0] if isinstance(t, Tensor)]
+    name = fn.__name__.removeprefix("_tensor_")
+    if s.search is not None:
+        s.search.sweep(name, edges)
     for target in reach([e[0] for e in edges if e is not None], behind, id):
         reached = outside.get(id(target))
         goes_on = fn is not autograd.grad or (wanted - {id(target)}) & outside.keys()
         if reached is not None and reached.has_history() and goes_on:
-            raise Break("effect", f"{fn.__name__}() goes on past {reached.origin.show()}")
+            raise Break("history", f"{name}() goes on past {reached.origin.show()}")
 
 
 def _tensors(s: Session, value: Any) -> Any:

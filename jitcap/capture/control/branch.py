@@ -141,12 +141,15 @@ def either(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
         done = branch(session, frame, value, starts)
         session.ties.branched.add(frame.code)
         return done
-    except Break:
+    except Break as refusal:
         if search is None or session.ties.open:
             raise
+        search.because = refusal.record().because
     finally:
         vm.step_over = step_over
-    return _begin(frame, starts[session.truth(value)])
+    truth = session.truth(value)
+    search.because = None
+    return _begin(frame, starts[truth])
 
 
 def _begin(frame: Frame, start: Start) -> Done | None:

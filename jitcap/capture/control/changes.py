@@ -200,7 +200,7 @@ class Before(State):
             yield from self._of_made(obj)
         else:
             shown = obj.origin.show() if isinstance(obj, Shadow) else obj
-            what = shown if isinstance(shown, str) else f"a {type(shown).__name__}"
+            what = shown if isinstance(shown, str) else "a value of the run"
             raise Unsayable(f"{what} is changed in one way")
 
     def _of_table(self, s: DictShadow) -> Iterator[Change]:

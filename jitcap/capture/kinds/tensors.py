@@ -151,7 +151,7 @@ class TensorShadow(Shadow):
             put("_requires_grad", repr(twin._requires_grad))
         if twin._grad is not UNREAD and twin._grad is not self.grad:
             if self.passes_on():
-                raise Break("effect", f"backward() goes on past {self.origin.show()}")
+                raise Break("history", f"backward() goes on past {self.origin.show()}")
             put("_grad", make.expr(twin._grad))
         for key, value in self._extra_now().items():
             put(key, make.expr(value))
