@@ -50,7 +50,7 @@ def _user_frame() -> tuple[Any, int]:
     frame, level = sys._getframe(2), 2
     while frame.f_back is not None:
         package = frame.f_globals.get("__name__", "").partition(".")[0]
-        if package not in ("eager", "codegen", "jitcap"):
+        if package not in ("eager", "codegen", "jitcap") and not is_passed_over(frame):
             break
         frame, level = frame.f_back, level + (not is_passed_over(frame))
     return frame, level

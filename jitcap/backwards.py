@@ -12,14 +12,13 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from eager.config import config
 from eager.dataclass import dataclass
 from eager.polynomial import add, of_atom
 from eager.sized import symbols_in
 from jitcap.graph import Graph, at_sizes
 from jitcap.partition import Partition, without
 from jitcap.pipeline import op_by_op
-from jitcap.record import announce, say
+from jitcap.record import announce, note_fault
 from jitcap.subgraphs import everywhere
 from jitcap.symbols import Question, Sizes, holds
 
@@ -91,8 +90,7 @@ class Backwards:
             try:
                 return self._backward(questions, self._compile(graph), graph, left)
             except Exception as refusal:  # noqa: BLE001 - raised again below, if sizes are not why
-                if config.debug >= 2:
-                    say(f"{whole.name} is compiled for these sizes only: {refusal!r}")
+                note_fault(whole.name, refusal)
         fixed = [
             ("==", add(of_atom(symbol), sizes[name], -1), True)
             for name, symbol in scope.symbols.items()

@@ -39,7 +39,7 @@ from jitcap.kept import versions as kept
 from jitcap.oracle import Plain, Verified, search_nans
 from jitcap.oracle.blame import readable as readable
 from jitcap.pipeline import Executable, anticipated, begin_graph, compile_graph, op_by_op
-from jitcap.record import Recompile, Stats, Trail, announce, on_behalf, say
+from jitcap.record import Recompile, Stats, Trail, announce, note_fault, on_behalf, say
 from jitcap.region import Region
 from jitcap.show import module
 from jitcap.split import FAILURES, Splitter, splittable
@@ -213,6 +213,8 @@ class Entries:
     def _report_split(self, record: Record) -> None:
         """Count and announce a place where the program is split."""
         self.stats.splits += 1
+        if config.debug >= 2:
+            say(f"a split of @jit {self.name}: {record}")
         self.splits.append(record)
         self.stats.refusals.append(str(record))
         announce((self.fn, record.kind, record.place), f"@jit {self.name} is split: {record}")
@@ -285,6 +287,7 @@ class Entries:
         """A new version for this call, or None when it has to run plainly: because the program
         raised the exception that comes with it, or for a reason that was announced."""
         start = time.perf_counter()
+        config.require_valid()
         keys = kept.keys_of(self.fn, args, kwargs, self.options, self.varying.names)
         keys = None if self.unsafe or not bytecode.is_known() else keys
         if keys is not None:
@@ -337,9 +340,9 @@ class Entries:
     def _count(self, made: Compiled, seconds: float) -> None:
         _add_to(self.stats, made, seconds)
         if config.debug >= 1:
-            ops = "from disk" if made.graph is None else f"{len(made.graph)} ops"
-            ops = f"{ops}, {len(made.executable.kernels)} kernels"
-            say(f"jit {self.name}: {ops}, {made.trail.line()}")
+            counts = f"{self.stats.graphs} graphs, {self.stats.splits} splits so far"
+            times = f"{made.trail.line()}, total {seconds * 1e3:.1f} ms"
+            say(f"jit {beginning(self.fn)}: {made.about()}; {counts}; {times}")
 
     def _refuse(self, record: Record, stance: str) -> None:
         """A call that cannot be compiled runs plainly, unless that is an error."""
@@ -410,8 +413,7 @@ def compile_call(
                 return _compile_call(fn, args, kwargs, options, names, unsafe, keep)
             except Exception as refusal:  # noqa: BLE001 - raised again below, if sizes are not why
                 first = first or refusal
-                if config.debug >= 2:
-                    say(f"{name_of(fn)} is compiled for these sizes only: {refusal!r}")
+                note_fault(name_of(fn), refusal)
     try:
         return _compile_call(fn, args, kwargs, options, static, unsafe, keep)
     except Break as refusal:

@@ -154,7 +154,7 @@ def _op_by_op_for(
     text = str(fault) if refused else f"{type(fault).__name__}: {fault}"
     why = text if refused else f"code generation failed: {text}"
     announce(
-        ("unsupported" if refused else "fault", text),
+        ("unsupported", text) if refused else ("fault", trail.name, type(fault)),
         f"{trail.name} runs op by op{':' if refused else ','} {why}",
     )
     return Executable(op_by_op(graph, writes), "eager", refused=text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from codegen.runtime.artifact import Runs
+from codegen.targets.cpp.runtime.build import CompileError
 from eager.config import config
 from eager.dataclass import dataclass
 from eager.notice import tell
@@ -103,6 +105,7 @@ class Trail:
     callbacks: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stats: Stats | None = None  # of the function, for what is compiled later
+    folder: str = ""  # of its dump
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -123,7 +126,7 @@ class Trail:
         if config.debug >= level:
             say(f"── {self.name}: {key}\n{text()}")
         if config.dump:
-            _dump(self.name, len(self.texts), key, text())
+            _dump(self, key, text())
 
     @property
     def stages(self) -> dict[str, str]:
@@ -147,12 +150,19 @@ def merged(name: str, trails: list[Trail]) -> Trail:
     return whole
 
 
-def _dump(name: str, number: int, stage: str, text: str) -> None:
-    """One file per stage: C++, Python, or text for people. A full disk is not the program's
-    problem."""
+_dumps: Final[Counter[str]] = Counter()  # compiles by the name of what was compiled
+
+
+def _dump(trail: Trail, stage: str, text: str) -> None:
+    """One file per stage: C++, Python, or text for people; a folder for each compile of a name
+    (step, step_2). A full disk is not the program's problem."""
     suffix = "cpp" if "#include" in text else "py" if "\ndef " in text else "txt"
-    safe = "".join(c if c.isalnum() else "_" for c in name)
-    path = Path(config.dump) / safe / f"{number:02d}_{stage.replace(' ', '_')}.{suffix}"
+    if not trail.folder:
+        safe = "".join(c if c.isalnum() else "_" for c in trail.name)
+        _dumps[safe] += 1
+        trail.folder = f"{safe}_{_dumps[safe]}" if _dumps[safe] > 1 else safe
+    number = len(trail.texts)
+    path = Path(config.dump) / trail.folder / f"{number:02d}_{stage.replace(' ', '_')}.{suffix}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -211,3 +221,14 @@ def announce(place: Any, text: str) -> None:
 def forget_announcements() -> None:
     """Everything may be said again (after `jitcap.reset()`)."""
     _announced.clear()
+
+
+def note_fault(name: str, fault: Exception) -> None:
+    """Where sizes as symbols are given up: code that the C++ compiler refuses is a fault of ours,
+    which is said once. Raises it under `JITCAP_STRICT`."""
+    if isinstance(fault, CompileError):
+        if config.strict:
+            raise fault
+        announce(("fault", name, "sizes"), f"{name} is compiled for each size by itself: {fault}")
+    elif config.debug >= 2:
+        say(f"{name} is compiled for these sizes only: {fault!r}")

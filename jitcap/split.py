@@ -39,7 +39,7 @@ from jitcap.capture.result import Captured, require_fit, why_not
 from jitcap.capture.segment import RETURNED, STOPPED, capture_segment, live, point_of
 from jitcap.oracle import Plain
 from jitcap.pipeline import anticipated
-from jitcap.record import say
+from jitcap.record import note_fault
 from jitcap.stack import beneath, passed_over
 from jitcap.varying import Varying
 from jitcap.version import Options, Room
@@ -277,9 +277,7 @@ class Splitter:
             require_fit(captured, varying, live(frame), {})
             return self._assemble(captured, Part.of(frame, limit, varying)), captured
         except Exception as refusal:  # noqa: BLE001 - it is compiled for these sizes instead
-            if config.debug >= 2:
-                name = frame.code.co_qualname
-                say(f"a part of {name} is compiled for these sizes only: {refusal!r}")
+            note_fault(f"a part of {frame.code.co_qualname}", refusal)
         return None
 
     def _capture(self, frame: Frame, varying: frozenset[str]) -> Captured | None:

@@ -24,6 +24,7 @@ class _Miss:
 
 
 MISS: Final = _Miss()
+SHOWN: Final = 8  # inputs of a graph in a line about it
 STANCE: Final[ContextVar[str]] = ContextVar("stance", default="default")  # see `jitcap.stance`
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
@@ -69,3 +70,17 @@ class Compiled:
     graph: Graph | None = None
     varying: frozenset[str] = frozenset()
     files: Any = None  # `kept.Files`
+
+    def about(self) -> str:
+        """In a line: what it takes, and how much it is."""
+        kernels = f"{len(self.executable.kernels)} kernels"
+        if self.graph is None:
+            return f"from disk, {kernels}"
+        nodes = self.graph.inputs
+        given = [
+            f"{n.attrs['name']} {str(n.aval.dtype).removeprefix('eager.')}{[*n.aval.shape]}"
+            for n in nodes
+            if "name" in n.attrs
+        ]
+        more = [f"{len(given) - SHOWN} more"] if len(given) > SHOWN else []
+        return f"({', '.join(given[:SHOWN] + more)}) {len(self.graph)} ops, {kernels}"

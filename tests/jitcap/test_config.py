@@ -1,5 +1,10 @@
 """Settings: defaults, environment, code, `with`; custom ops."""
 
+import os
+import re
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -26,6 +31,48 @@ def test_mistakes_are_named(monkeypatch):
     monkeypatch.setenv("JITCAP_DEBUG", "much")
     with pytest.raises(ValueError, match="JITCAP_DEBUG='much'"):
         config.debug  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "valid"),
+    [
+        ("JITCAP_ISA", "avx1024", "'native', 'avx512', 'avx2', 'baseline'"),
+        ("JITCAP_BACKEND", "gpp", "cpp, triton, python, eager"),
+        ("JITCAP_DEVICE", "cuda", "'', 'sim'"),
+        ("JITCAP_DEBUG", "7", "0 to 6"),
+        ("JITCAP_STRICT", "maybe", "1, true, yes, on, 0, false, no, off"),
+        ("JITCAP_ENTRIES", "0", "at least 1"),
+        ("JITCAP_THREADS", "-1", "at least 0"),
+    ],
+)
+def test_a_value_that_there_is_not_raises_at_the_compile(monkeypatch, name, value, valid):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=re.escape(valid)) as raised:
+        jit(lambda x: x + 1)(eager.ones(2))
+    assert value in str(raised.value)
+
+
+def test_a_wrong_value_in_code_raises():
+    with pytest.raises(ValueError, match=r"config\.isa='avx1024': there are 'native'"):
+        config.isa = "avx1024"
+    with pytest.raises(ValueError, match="expected 0 to 6"), config(debug=-1):
+        pass
+
+
+def test_the_environment_is_looked_at_by_the_import():
+    run = [sys.executable, "-W", "error", "-c", "import eager; print('imported')"]
+    known = {k: v for k, v in os.environ.items() if not k.startswith("JITCAP_")}
+    names = {"JITCAP_DEBUGG": "1", "JITCAP_XYZ": "1", "JITCAP_CACHE_DIR": "x", "JITCAP_FUZZ_SEEDS": "3"}
+    found = subprocess.run(run, env=known | names, capture_output=True, text=True, check=True)
+    assert found.stdout == "imported\n"
+    assert "<string>:1: UserWarning: the environment has JITCAP_DEBUGG" in found.stderr
+    assert "did you mean JITCAP_DEBUG" in found.stderr
+    assert "JITCAP_XYZ, which means nothing here: there are JITCAP_DEBUG, " in found.stderr
+    assert found.stderr.count("Warning") == 2
+    found = subprocess.run(
+        run, env=known | {"JITCAP_ISA": "sse"}, capture_output=True, text=True, check=False
+    )
+    assert "ValueError: JITCAP_ISA='sse': there are 'native'" in found.stderr
 
 
 def test_flags_are_documented():

@@ -1,10 +1,12 @@
 """What jitcap says of itself: it is seen, it is counted, and it never changes what a program does."""
 
 import logging
+import re
 import sys
 import threading
 import traceback
 import warnings
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +15,7 @@ import eager as torch
 import jitcap
 from eager import notice
 from eager.notice import not_raised
-from jitcap import JitcapWarning, config, jit
+from jitcap import JitcapWarning, config, jit, record
 from jitcap.capture import bytecode
 
 
@@ -204,3 +206,35 @@ def test_lines_of_ours_are_still_read_in_tracebacks():
         jit(fn, backend="eager")(1)
     text = "".join(traceback.format_exception(raised.value))
     assert "return fn(*args, **kwargs)" in text
+
+
+def test_the_first_level_says_what_was_compiled(capsys):
+    step = jit(split, backend="eager")
+    with config(debug=1), pytest.warns(JitcapWarning):
+        step(torch.ones(2, 3))
+    first, second = capsys.readouterr().err.splitlines()
+    line = split.__code__.co_firstlineno
+    assert first.startswith(f"jit {__file__}:{line} in split: (x float32[2, 3]) 1 ops, 0 kernels; ")
+    assert "; 1 graphs, 1 splits so far; passes " in first
+    assert "; 2 graphs, 1 splits so far; " in second
+    assert re.search(r", total \d+\.\d ms$", second)
+
+
+def test_the_second_level_has_splits_that_filters_hide(capsys):
+    step = jit(split, backend="eager")
+    with config(debug=2), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        step(torch.ones(2, 3))
+    assert "a split of @jit split: unknown call: open() is called" in capsys.readouterr().err
+
+
+def test_a_dump_for_each_version(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "_dumps", Counter())
+    step = jit(small, backend="eager", dynamic=False)
+    with config(dump=str(tmp_path)):
+        for size in (2, 3):
+            step(torch.ones(size))
+    found = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.glob("*/*_graph.py"))
+    assert found == ["small/01_graph.py", "small_2/01_graph.py"]
+    assert "2]" in (tmp_path / found[0]).read_text()
+    assert "3]" in (tmp_path / found[1]).read_text()
