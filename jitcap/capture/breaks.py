@@ -296,3 +296,15 @@ class Retried(Break):
     share, places (code, instruction) of branches, or what it is to leave to Python."""
 
     shared: frozenset[Any] = frozenset()
+
+
+def note_callee(refusal: BaseException, frame: Any, library: bool) -> None:
+    """Note the module that the user's line calls into on a refusal that passes through `frame`,
+    innermost first."""
+    callee, in_program = getattr(refusal, "__jitcap_callee__", ("", False))
+    if not in_program:
+        if library or "site-packages" in frame.code.co_filename:
+            callee = str(frame.globals.get("__name__"))
+        else:
+            in_program = True
+        refusal.__jitcap_callee__ = callee, in_program  # type: ignore[attr-defined]

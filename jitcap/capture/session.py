@@ -17,7 +17,7 @@ from typing import Any, Final
 from eager.sym import SymNumber
 from eager.traced import UnknownValue
 from jitcap.capture import host, numbers, operators
-from jitcap.capture.breaks import Break, Place
+from jitcap.capture.breaks import Break, Place, note_callee
 from jitcap.capture.builtins import polyfills
 from jitcap.capture.builtins import table as _table  # noqa: F401 - fills HANDLERS
 from jitcap.capture.control import branch as branches
@@ -148,9 +148,8 @@ class Session(base.Session):
         return self.asked_at[2]
 
     def place(self, frame: Frame, refusal: BaseException) -> None:
-        """Note the user's line, and the module that it calls into, on a refusal that passes through
-        `frame`, innermost first."""
-        self.note_callee(frame, refusal)
+        """Note the user's line on a refusal that passes through `frame`, innermost first."""
+        note_callee(refusal, frame, self.is_library(frame.globals))
         if getattr(refusal, "__jitcap_place__", None) is None and (
             len(self.vm.frames) == 1 or not self.is_library(frame.globals)
         ):
@@ -161,15 +160,6 @@ class Session(base.Session):
             )
             if isinstance(refusal, Break):
                 refusal.place = found
-
-    def note_callee(self, frame: Frame, refusal: BaseException) -> None:
-        callee, in_program = getattr(refusal, "__jitcap_callee__", ("", False))
-        if not in_program:
-            if "site-packages" in frame.code.co_filename or self.is_library(frame.globals):
-                callee = str(frame.globals.get("__name__"))
-            else:
-                in_program = True
-            refusal.__jitcap_callee__ = callee, in_program  # type: ignore[attr-defined]
 
     def line(self) -> str:
         place = self.where()
