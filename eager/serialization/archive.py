@@ -7,6 +7,7 @@ the file, and every entry has a checksum.
 from __future__ import annotations
 
 import zipfile
+import zlib
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -50,12 +51,20 @@ class Archive:
             raise LoadError("the entry is missing", name)
         return self.entries[name]
 
+    def begin(self, entry: zipfile.ZipInfo) -> int:
+        """The first byte of an entry, whose header is looked at."""
+        try:
+            with self.zip.open(entry) as part:
+                begin: int = part._orig_compress_start  # type: ignore[attr-defined]
+        except zipfile.BadZipFile as error:
+            raise LoadError(str(error), entry.filename) from error
+        return begin
+
     def mapped(self, name: str) -> Any:
         """The bytes of an entry where they lie in the file: what is written to them stays out of
         it. The checksum is not looked at."""
         entry = self.entry(name)
-        with self.zip.open(entry) as part:  # which looks at the header
-            begin = part._orig_compress_start  # type: ignore[attr-defined]
+        begin = self.begin(entry)
         if not entry.file_size:
             return np.empty(0, np.uint8)
         file: Any = self.file
@@ -64,14 +73,23 @@ class Archive:
     def array(self, name: str) -> Any:
         """The bytes of an entry in a new array."""
         entry = self.entry(name)
+        self.file.seek(self.begin(entry))
         out: Any = np.empty(entry.file_size, np.uint8)
-        left = memoryview(out)
-        try:
-            with self.zip.open(entry) as part:
-                while count := part.readinto(left):  # type: ignore[attr-defined]
-                    left = left[count:]
-        except zipfile.BadZipFile as error:  # the header, or the checksum
-            raise LoadError(str(error), name) from error
-        if left:
-            raise LoadError(f"the entry ends {len(left)} bytes early", name)
+        count = fill(out, self.file)
+        if count < out.size:
+            raise LoadError(f"the entry ends {out.size - count} bytes early", name)
+        if zlib.crc32(out) != entry.CRC:
+            raise LoadError("its checksum is another one", name)
         return out
+
+
+def fill(memory: Any, file: BinaryIO) -> int:
+    """Read the bytes of an array from a file. How many there were."""
+    left = memoryview(memory)
+    if not hasattr(file, "readinto"):
+        data = file.read(memory.size)
+        left[: len(data)] = data
+        return len(data)
+    while left and (count := file.readinto(left)):
+        left = left[count:]
+    return memory.size - len(left)

@@ -15,6 +15,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.dtype import DType
+from eager.serialization.archive import fill
 from eager.serialization.memory import Pieces
 from eager.serialization.refusal import LoadError, size_of
 from eager.tensor import Tensor, wrap
@@ -135,16 +136,10 @@ def read(file: BinaryIO) -> dict[str, Tensor]:
     for name, (dtype, shape, start, end) in places.items():
         file.seek(begin + start)
         memory: Any = np.empty(end - start, np.uint8)
-        if _fill(memory, file) != memory.size:
+        if fill(memory, file) != memory.size:
             raise LoadError("the file ends early", name)
         out[name] = wrap(memory.view(dtype.np).reshape(shape))
     return out
-
-
-def _fill(memory: Any, file: BinaryIO) -> int:
-    got = file.read(memory.size)
-    memory[: len(got)] = np.frombuffer(got, np.uint8)
-    return len(got)
 
 
 def _place(name: str, entry: Any) -> tuple[DType, list[int], int, int]:
