@@ -275,6 +275,9 @@ CLAIMS = {
         "Each is an environment variable": "tests/jitcap/test_config.py::test_order_of_precedence "
         + SELF
         + "test_every_setting_is_documented",
+        "Some are of the environment": SELF + "test_every_setting_is_documented",
+        "The cache has a limit": SELF + "test_every_setting_is_documented "
+        "tests/codegen/test_runtime_cpu.py::test_number_of_threads tests/jitcap/test_kept_processes.py",
     },
     "docs/shapes.md": {
         "A size is static at first": SELF + "test_the_programs_of_the_pages_run "

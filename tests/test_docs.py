@@ -244,8 +244,8 @@ def test_the_tour_shows_what_is_printed(request):
     scope = {}
     before = text[: program.start(2)].count("\n")
     exec(compile("\n" * before + program[2], str(path), "exec"), scope)
-    x = eager.ones(1000)
-    stages = jitcap.explain(scope["program"])(x, x).stages
+    x, y = eager.ones(1000), eager.ones(1000)
+    stages = jitcap.explain(scope["program"])(x, y).stages
     shown = list(
         re.finditer(r"^### (\w+)\n\n(.*?)^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     )
@@ -296,3 +296,10 @@ def test_every_setting_is_documented():
     for flag in config.FLAGS.values():
         default = int(flag.default) if isinstance(flag.default, bool) else flag.default
         assert defaults[flag.env] == ("1e-4" if default == 1e-4 else str(default)), flag.env
+    read = {flag.env for flag in config.FLAGS.values()}
+    for package in (eager, codegen, jitcap):
+        for path in Path(package.__file__).parent.rglob("*.py"):
+            read |= {*re.findall(r"environ(?:\.get\(|\[)\"(\w+)\"", path.read_text())}
+    assert read - {"PATH"} == defaults.keys() & {*read, *re.findall(r"`([A-Z_]{3,})`", page)}
+    limit = codegen.runtime.cache.LIMIT_BYTES >> 30
+    assert f"({limit} GiB" in page
