@@ -1,7 +1,12 @@
 """The benchmark harness: timing is interleaved, the report is complete, workloads agree with torch."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,3 +58,17 @@ def test_eager_and_torch_start_alike(name):
         program = workloads.BY_NAME[name].build(namespace)
         outs.append(program.loss(*program.args).detach().numpy())
     np.testing.assert_allclose(outs[0], outs[1], rtol=1e-4, atol=1e-5)
+
+
+def test_a_benchmark_runs_on_the_kernels_of_its_processor():
+    """Whatever the environment says; and it tells which those are, once."""
+    core = {}
+    for name in ("Prescott", ""):
+        env = {**os.environ, "OPENBLAS_CORETYPE": name, "OPENBLAS_L2_SIZE": "1"}
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.eager_overhead", "--help"],
+            cwd=Path(__file__).parent.parent, env=env, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        core[name] = re.findall(r"^BLAS .*: (\w+)$", done.stderr, re.M)
+        assert done.stderr.count("@jit: native (") == 1
+    assert core["Prescott"] == core[""] != []
