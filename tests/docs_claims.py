@@ -51,9 +51,12 @@ CLAIMS = {
         "tests/jitcap/test_export.py::test_damaged_files_are_refused_or_harmless",
         "`custom_op` makes": "tests/jitcap/test_custom_ops.py",
         "`eager.load` reads files": "tests/data/test_torch_files.py tests/data/test_hostile_files.py "
-        "tests/data/test_torch_files.py::test_what_the_user_allows",
-        "`eager.einops` has the functions": "tests/eager/test_einops.py",
-        "`eager.save` writes safetensors": "tests/data/test_safetensors.py::test_round_trip "
+        "tests/data/test_torch_files.py::test_what_the_user_allows "
+        "tests/data/test_torch_files.py::test_tensors_that_lie_in_the_file",
+        "The functions of [einops]": "tests/eager/test_einops.py",
+        "`eager.save` writes PyTorch's format": "tests/data/test_safetensors.py::test_round_trip "
+        "tests/data/test_torch_files.py::test_whole_modules_are_named_as_users_name_them "
+        "tests/data/test_torch_files.py::test_checkpoints_of_either_library_are_read_by_both "
         "tests/data/test_hostile_files.py::test_the_format_is_what_the_docstring_says "
         "tests/data/test_hostile_files.py::test_an_interrupted_save_keeps_the_old_file",
         "`x.__array_namespace__()`": "tests/eager/test_array_api.py "
