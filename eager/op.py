@@ -23,7 +23,6 @@ their tuple.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Any, ClassVar
@@ -32,6 +31,7 @@ import numpy as np
 
 from eager.aval import Aval, array_aval, scalar_aval
 from eager.dataclass import dataclass
+from eager.locks import cached_property
 
 Attrs = Mapping[str, Any]
 
@@ -94,7 +94,7 @@ class Op:
             object.__setattr__(self, "saves", frozenset(parameters(self.vjp)))
         REGISTRY[self.name] = self
 
-    @functools.cached_property
+    @cached_property
     def saved_operands(self) -> tuple[tuple[int, str], ...]:
         """Which operands the derivative names: (position, name without the star)."""
         names = [(i, name.lstrip("*")) for i, name in enumerate(self.operands)]

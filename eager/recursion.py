@@ -6,14 +6,15 @@ The limit is the program's, which reads and sets it: what a block adds is taken 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from eager.locks import lock
+
 MANY: Final = 10_000  # passes recurse over expressions, and an interpreted call is several of ours
 
-_lock = threading.Lock()
+_lock = lock()
 _extra = 0  # what all threads have added to the program's limit
 _last = 0  # the limit that was set; another one is the program's own
 

@@ -68,12 +68,27 @@ def set_num_threads(num: int) -> None:
         set_blas(number)
 
 
+def compute_alone() -> None:
+    """One thread from now on, in a process beside others. What its OpenBLAS had before a fork is
+    gone, and its function for this would make it again: the number itself is written."""
+    config.threads = 1
+    for library in _libraries():
+        with contextlib.suppress(ValueError):
+            ctypes.c_int.in_dll(library, "blas_cpu_number").value = 1
+
+
+@functools.cache
+def _libraries() -> tuple[ctypes.CDLL, ...]:
+    """The OpenBLAS in NumPy's wheel; empty where NumPy has another."""
+    folder = Path(np.__file__).parents[1] / "numpy.libs"
+    return tuple(ctypes.CDLL(str(path)) for path in folder.glob("libscipy_openblas*"))
+
+
 @functools.cache
 def _blas() -> tuple[Callable[[int], object], ...]:
-    """What sets the threads of the OpenBLAS in NumPy's wheel; empty where NumPy has another."""
+    """What sets its threads."""
     found = []
-    for path in (Path(np.__file__).parents[1] / "numpy.libs").glob("libscipy_openblas*"):
-        library = ctypes.CDLL(str(path))
+    for library in _libraries():
         for name in BLAS:
             with contextlib.suppress(AttributeError):
                 found.append(getattr(library, name))

@@ -7,12 +7,12 @@ they hold, and for others another one is compiled, up to a limit, beyond which t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from eager.dataclass import dataclass
+from eager.locks import lock
 from eager.polynomial import add, of_atom
 from eager.sized import symbols_in
 from jitcap.graph import Graph, at_sizes
@@ -50,7 +50,7 @@ class Backwards:
         self._wanted = [i for i in range(len(self._whole.outputs)) if i not in passed]
         self._compile = compile_
         self._found: dict[tuple[int, ...], tuple[Backward, ...]] = {}  # by slots, replaced
-        self._lock = threading.Lock()
+        self._lock = lock()
 
     def get(self, arrived: tuple[int, ...], sizes: Mapping[str, int]) -> Backward:
         """The backward for gradients of the slots that `arrived`, in a call with these `sizes`."""

@@ -11,7 +11,6 @@ under `fullgraph=True` (or `stance("fail_on_split")`): every way that leads ther
 from __future__ import annotations
 
 import gc
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from typing import Any, Final
 from codegen import CheckFailed
 from eager.config import config
 from eager.dataclass import dataclass
+from eager.locks import rlock
 from jitcap.by_dispatch.capture import capture, everything
 from jitcap.capture import bytecode
 from jitcap.capture.breaks import Break, Place, Record
@@ -78,7 +78,7 @@ class Entries:
         self.splits: list[Record] = []
         self.plain: list[str] = []  # why calls, or parts of them, run as plain Python
         self.splitter: Splitter | None = None  # runs in parts what is not captured as a whole
-        self._lock = threading.RLock()
+        self._lock = rlock()
 
     @property
     def name(self) -> str:

@@ -24,6 +24,7 @@ from eager.autograd import no_grad
 from eager.compiler import NO_CAPTURE
 from eager.config import config
 from eager.dataclass import dataclass
+from eager.locks import rlock
 from eager.nn import Module
 from jitcap.capture import sizes
 from jitcap.capture.breaks import Break, Place, Record
@@ -96,7 +97,7 @@ class Splitter:
         self._miss = miss
         self._unsafe = set() if unsafe is None else unsafe
         self._points: dict[tuple[CodeType, int], tuple[Any, dict[tuple[Any, ...], Point]]] = {}
-        self._lock = threading.RLock()
+        self._lock = rlock()
         self._unfinished = 0
         self._again = False  # whether the capture that is under way was refused before
         self._reported: set[tuple[str, Any]] = set()

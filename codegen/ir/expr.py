@@ -25,7 +25,7 @@ ops.
 from __future__ import annotations
 
 import hashlib
-import threading
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -38,6 +38,7 @@ from codegen.ir.sizes import Size, at_least, below, same
 from eager import dtype as dt
 from eager.dataclass import dataclass
 from eager.dtype import DType
+from eager.locks import rlock
 from eager.scalar import VOCABULARY
 from eager.symint import SymInt
 
@@ -566,8 +567,9 @@ def _said(field: Any) -> object:
     return tuple(map(_said, field)) if isinstance(field, tuple) else field
 
 
-_LOCK: Final = threading.RLock()  # the tables are the process's: one compile at a time
+_LOCK: Final = rlock()  # the tables are the process's: one compile at a time
 _open: Final[list[None]] = []  # the compiles that are under way, one within the other
+os.register_at_fork(after_in_child=_open.clear)
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from typing import Any, Final
 from codegen.runtime import scratch
 from codegen.runtime.scratch import STALE_SECONDS
 from eager.dataclass import dataclass
+from eager.locks import lock
 from eager.notice import tell
 
 FORMAT: Final = 1
@@ -77,7 +78,7 @@ class Cache:
         self.limit_bytes = limit_bytes
         self.roots: list[Path] = []  # where entries are looked up; the last one is written to
         self._puts = 0
-        self._lock = threading.Lock()
+        self._lock = lock()
         problem = _prepare(root)
         if problem:
             self._fall_back(f"{root}: {problem}")
@@ -187,7 +188,7 @@ class Cache:
 
 
 _default: dict[str, Cache] = {}
-_default_lock = threading.Lock()
+_default_lock = lock()
 
 
 def default() -> Cache:

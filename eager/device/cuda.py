@@ -34,6 +34,7 @@ from eager.device.protocol import (
     Properties,
     Region,
 )
+from eager.locks import lock, rlock
 from eager.notice import user_line
 
 STAGED: Final = 1 << 20  # a larger copy from pageable memory waits in place of being copied twice
@@ -239,8 +240,8 @@ class CudaDevice:
         self.failure: Exception | None = None
         self.counted = Counters()
         self.dead: collections.deque[tuple[str, Any]] = collections.deque()  # to give back
-        self._lock = threading.RLock()  # while something is queued: parameter blocks are shared
-        self._capturing = threading.Lock()  # the driver does not wait for all meanwhile
+        self._lock = rlock()  # while something is queued: parameter blocks are shared
+        self._capturing = lock()  # the driver does not wait for all meanwhile
         self._functions = _Functions(self)
         self._sizes: dict[int, int] = {}
         self._context: Any = None

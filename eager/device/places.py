@@ -18,11 +18,12 @@ from eager.device import CPU, cuda, default, device
 from eager.device.pool import Pool
 from eager.device.protocol import DeviceUnavailable
 from eager.device.sim import SimDevice
+from eager.locks import lock
 
 SIMULATED: Final = "sim"
 HOW: Final = 'tensors live on the cpu. JITCAP_DEVICE=sim makes "cuda" a simulated GPU (docs/gpu.md)'
 _open: dict[int, Pool] = {}
-_lock: Final = threading.Lock()
+_lock: Final = lock()
 
 
 class _Current(threading.local):

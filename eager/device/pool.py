@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import collections
 import gc
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from eager.device.checks import Checks
 from eager.device.protocol import Device, Grid, OutOfMemoryError, Region
+from eager.locks import rlock
 
 T = TypeVar("T")
 
@@ -135,7 +135,7 @@ class Pool:
         self._free: dict[tuple[int, Any], list[int]] = {}
         self._waiting: list[tuple[int, int, Any, list[Any]]] = []
         self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._lock = threading.RLock()
+        self._lock = rlock()
 
     def empty(self, nbytes: int, stream: Any) -> Buffer:
         """Memory for `nbytes`, to be used on `stream`; what it holds is not defined. Raises

@@ -12,7 +12,6 @@ from __future__ import annotations
 import bisect
 import collections
 import os
-import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -35,6 +34,7 @@ from eager.device.protocol import (
     RaceError,
     Region,
 )
+from eager.locks import rlock
 from eager.notice import user_line
 
 FIRST_ADDRESS: Final = 0x0A00_0000_0000  # no memory of a process lies there
@@ -81,7 +81,7 @@ class Machine:
     def __init__(self) -> None:
         self.order = Order()
         self.time = 0.0  # the host's, by the model
-        self.lock = threading.RLock()
+        self.lock = rlock()
 
     def drain(self, stream: SimStream, until: SimEvent | None = None) -> None:
         """Run what is queued on a stream, or that up to an event; of other streams what it waits

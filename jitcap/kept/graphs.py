@@ -37,6 +37,7 @@ from eager import dtype as dt
 from eager.attributes import Unasked
 from eager.aval import Aval
 from eager.dataclass import dataclass
+from eager.locks import cached_property
 from eager.op import REGISTRY
 from eager.polynomial import Scope
 from eager.symint import SymInt
@@ -371,7 +372,7 @@ class Stages(Mapping[str, str]):
         self._names = names
         self._run = run
 
-    @functools.cached_property
+    @cached_property
     def _texts(self) -> Mapping[str, str]:
         return self._run()
 

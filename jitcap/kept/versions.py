@@ -12,7 +12,6 @@ that has no place, is not kept.
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -29,6 +28,7 @@ from eager import threads
 from eager.config import config
 from eager.device import device
 from eager.dtype import _default as default_dtype
+from eager.locks import cached_property
 from eager.tape import Autocast
 from eager.tensor import Tensor
 from jitcap.capture.kinds.modules import builtins_are_replaced
@@ -287,7 +287,7 @@ class Recalled:
         self.start = start
         self._rest = rest
 
-    @functools.cached_property
+    @cached_property
     def read(self) -> tuple[list[Guard], Graph | Joint | None]:
         """The guards; the graph, if there is no executable on disk."""
         data = json.loads(self._rest)

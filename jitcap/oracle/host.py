@@ -18,6 +18,7 @@ from dataclasses import field
 from typing import Any, Final
 
 from eager.dataclass import dataclass
+from eager.locks import lock
 from eager.tensor import Tensor
 from jitcap.capture.located import report_above, warn_above
 
@@ -166,7 +167,7 @@ class _Tap:
 
 
 _ears = _Ears()
-_lock = threading.Lock()
+_lock = lock()
 _taps: dict[tuple[int, str], _Tap] = {}
 
 

@@ -31,6 +31,7 @@ from codegen.runtime.pending import Pending
 from codegen.targets.cpp.runtime import build
 from eager import threads
 from eager.config import on_change
+from eager.locks import lock
 from eager.notice import tell
 
 LAPACK: Final = ("sgesv", "dgesv", "sgetrf", "dgetrf", "spotrf", "dpotrf", "spotrs", "dpotrs")
@@ -73,7 +74,7 @@ def _openblas() -> ctypes.CDLL | None:
 
 
 _api: list[Api] = []
-_api_lock = threading.Lock()
+_api_lock = lock()
 
 
 def api() -> Api:
@@ -130,8 +131,8 @@ extern "C" __attribute__((visibility("default"))) int team(double worth, int mos
 }
 """
 SUPPORT: Final = frozenset({"team.cpp", "gemm.cpp"})  # sources of the objects themselves
-_support_lock = threading.Lock()  # held while one is made
-_begin_lock = threading.Lock()  # held until a compiler that was started is known
+_support_lock = lock()  # held while one is made
+_begin_lock = lock()  # held until a compiler that was started is known
 
 
 def provide_team() -> None:
@@ -200,17 +201,10 @@ def _at_exit() -> None:
         compiling.close()
 
 
-def _in_child() -> None:
-    """A thread that held a lock is not in the child, and what it waited for is not the child's."""
-    global _support_lock, _api_lock, _begin_lock
-    _support_lock, _api_lock, _begin_lock = (threading.Lock() for _ in range(3))
-    _compiling.clear()
-
-
 _ended: Final = threading.Event()
 _compiling: Final[list[Pending[Path]]] = []
 atexit.register(_at_exit)
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(after_in_child=_compiling.clear)  # which are the parent's
 
 
 ISA_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {

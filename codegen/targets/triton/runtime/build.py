@@ -9,7 +9,6 @@ importing triton.
 
 from __future__ import annotations
 
-import threading
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -17,10 +16,11 @@ from typing import Any, Final
 
 from codegen.runtime import cache
 from eager.dataclass import dataclass
+from eager.locks import lock, rlock
 
 # triton.language is one global namespace: while the interpreter replaces its functions nothing may
 # compile.
-LANGUAGE: Final = threading.RLock()
+LANGUAGE: Final = rlock()
 Platform = tuple[str, int | str, int]
 # Backend, architecture, threads per warp: NVIDIA H100 and H200.
 DEFAULT_TARGET: Final[Platform] = ("cuda", 90, 32)
@@ -29,7 +29,7 @@ OTHER_LAUNCHES: Final = ("profile_scratch_size", "launch_cooperative_grid", "lau
 CODE: Final = {"cuda": "cubin", "hip": "hsaco"}  # what a backend of triton compiles to
 
 _modules: dict[str, types.ModuleType] = {}
-_modules_lock: Final = threading.Lock()
+_modules_lock: Final = lock()
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ they were before that run (`emit.triton.guard`).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -36,6 +35,7 @@ from codegen.targets.triton.runtime.together import compile_all
 from eager.dataclass import dataclass
 from eager.device import device, places
 from eager.device.pool import Pool
+from eager.locks import lock
 from eager.symint import evaluate
 
 INDEX: Final = ": an index within a size of "  # so begins what a check of indices says
@@ -103,7 +103,7 @@ class Resident:
         self.vectors: list[tuple[int, tuple[int, ...]]] = []  # of runs that are not settled
         self.undo: list[_Run] = []
         self.counts = JOIN in program.kernels  # the runs that were whole
-        self._lock = threading.Lock()
+        self._lock = lock()
         self.pool.holders.add(self)
 
     def _compile(self, kernels: Sequence[tuple[TritonKernel, Sequence[bool] | None]]) -> None:
