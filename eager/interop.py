@@ -117,6 +117,13 @@ def _stacked(data: Any, dtype: DType | None) -> Tensor:
     return apply(REGISTRY["full"], dt.stored(data, dtype), shape=(), dtype=dtype)
 
 
+def _typed(array: Any) -> Any:
+    """An array whose dtype is the one object that a DType has for it: unpickling makes others, each
+    of which a compiled function would be compiled for. TypeError for a dtype without tensors."""
+    kind = dt.from_numpy(array.dtype).np
+    return array if array.dtype is kind else array.view(kind)
+
+
 @public(method=False)
 def tensor(
     data: Any,
@@ -138,9 +145,7 @@ def tensor(
     elif _has_traced(data):
         out = clone(_stacked(data, dtype))
     else:
-        array = _array_of(data, dtype)
-        dt.from_numpy(array.dtype)
-        out = wrap(array)
+        out = wrap(_typed(_array_of(data, dtype)))
     place = default.place if device is None and not isinstance(data, Tensor) else device
     if place is not None:
         out = out.to(place)
@@ -191,14 +196,14 @@ def from_numpy(ndarray: Any) -> Tensor:
     dtype."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
-    dt.from_numpy(ndarray.dtype)
+    array = _typed(ndarray.view(np.ndarray))
     if any(step < 0 for step in ndarray.strides):
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative "
             "strides are not supported. (You can work around this by making a copy of your array "
             "with array.copy().)"
         )
-    return wrap(ndarray.view(np.ndarray))
+    return wrap(array)
 
 
 @public(method=False)
@@ -465,7 +470,7 @@ def _rebuild(
 ) -> Any:
     if place != "cpu":
         array = transfer.upload(array, places.resolved(device(place)))
-    out: Any = wrap(array, cls=cls)
+    out: Any = wrap(_typed(array) if place == "cpu" else array, cls=cls)
     out._requires_grad = requires_grad
     out.__dict__.update(extra)
     return out
