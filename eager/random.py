@@ -26,6 +26,7 @@ from eager.ops.complex import view_as_complex
 from eager.ops.draws import BINOMIAL, POISSON, STANDARD_GAMMA
 from eager.ops.pointwise import not_for
 from eager.ops.random import RANDOM
+from eager.ops.search_and_count import searchsorted
 from eager.ops.sort import SORT
 from eager.ops.view import as_ints
 from eager.registry import public
@@ -485,8 +486,7 @@ def multinomial(
         total = wide.cumsum(-1)
         shape = (*input.shape[:-1], num_samples)
         u = draw("uniform", shape, wide.dtype, generator, input.device)
-        places = (u * total[..., -1:]).unsqueeze(-1) >= total.unsqueeze(-2)
-        return places.sum(-1).clamp(max=n - 1)
+        return searchsorted(total, u * total[..., -1:], right=True).clamp(max=n - 1)
     u = draw("uniform", tuple(input.shape), wide.dtype, generator, input.device)
     race = -((-u).log1p()) / wide  # Exp(1) / weight; a weight of 0 gives infinity
     race = race.masked_fill(wide == 0, math.inf)
