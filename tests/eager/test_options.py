@@ -187,7 +187,6 @@ def test_loaders():
     said_once(
         lambda: DataLoader(data, pin_memory=True), "DataLoader: pin_memory=True has no effect"
     )
-    said_once(lambda: DataLoader(data, worker_init_fn=print), "worker_init_fn")
 
 
 def test_checkpoint_says_where_memory_is_saved():

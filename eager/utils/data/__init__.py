@@ -1,7 +1,8 @@
 """`eager.utils.data`: datasets, samplers and the loader under PyTorch's names."""
 
 from eager.submodules import name_submodules as _name_submodules
-from eager.utils.data.dataloader import DataLoader, default_collate, default_convert
+from eager.utils.data.collate import default_collate, default_convert
+from eager.utils.data.dataloader import DataLoader
 from eager.utils.data.dataset import (
     ChainDataset,
     ConcatDataset,
@@ -10,7 +11,6 @@ from eager.utils.data.dataset import (
     StackDataset,
     Subset,
     TensorDataset,
-    get_worker_info,
     random_split,
 )
 from eager.utils.data.sampler import (
@@ -22,6 +22,7 @@ from eager.utils.data.sampler import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+from eager.utils.data.worker import get_worker_info
 
 __all__ = [
     "BatchSampler",

@@ -1,72 +1,40 @@
-"""Batches for a training loop. dataset and sampler -> collated batches, if wanted loaded ahead by
-threads.
-
-`num_workers` are threads, not processes: NumPy releases the interpreter while it copies, and
-nothing has to be pickled. Batches come in the sampler's order whatever the number of workers.
-"""
+"""The loader: its options. dataset and sampler -> batches for a training loop, if wanted loaded
+ahead by worker processes."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
-
-import numpy as np
+import itertools
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from multiprocessing.context import BaseContext
+from typing import Any, Final
 
 from eager.device import places
-from eager.interop import tensor
-from eager.notice import ignore
-from eager.ops.move import stack
+from eager.notice import ignore, warn
 from eager.random import Generator
-from eager.tensor import Tensor
-from eager.utils.data.dataset import IterableDataset, Subset, TensorDataset
+from eager.utils.data.collate import default_collate, default_convert
+from eager.utils.data.dataset import IterableDataset
+from eager.utils.data.iterators import THREAD, BatchIterator, iterator_of
+from eager.utils.data.pool import Pool
+from eager.utils.data.reading import Reading, is_whole
 from eager.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
-
-def default_collate(batch: Sequence[Any]) -> Any:
-    """Samples joined along a new first dimension, structure by structure: tensors, arrays and
-    numbers become tensors; strings stay as they are; tuples, lists, dicts and named tuples hold
-    collated parts. TypeError for what cannot be joined."""
-    first = batch[0]
-    if isinstance(first, Tensor):
-        return stack(batch)
-    if isinstance(first, np.ndarray):
-        return tensor(np.stack(batch))
-    if isinstance(first, bool | int | float | np.generic):
-        return tensor(np.array(batch)) if isinstance(first, np.generic | float) else tensor(batch)
-    if isinstance(first, str | bytes):
-        return batch
-    if isinstance(first, Mapping):
-        return {key: default_collate([sample[key] for sample in batch]) for key in first}
-    if isinstance(first, tuple | list):
-        if any(len(sample) != len(first) for sample in batch):
-            raise RuntimeError("each element in list of batch should be of equal size")
-        parts = [default_collate(part) for part in zip(*batch, strict=True)]
-        if hasattr(first, "_fields"):
-            return type(first)(*parts)
-        return parts
-    raise TypeError(
-        "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found "
-        f"{type(first)}"
-    )
-
-
-def default_convert(data: Any) -> Any:
-    """Arrays as tensors, in any structure; everything else as it is."""
-    if isinstance(data, np.ndarray | np.generic):
-        return tensor(data)
-    if isinstance(data, Mapping):
-        return {key: default_convert(value) for key, value in data.items()}
-    if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return type(data)(*(default_convert(x) for x in data))
-    if isinstance(data, tuple | list):
-        return [default_convert(x) for x in data]
-    return data
+_FIXED: Final = frozenset({
+    "batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers",
+})  # fmt: skip
 
 
 class DataLoader:
     """Iterates over batches of a dataset; a new pass (newly shuffled) at every `iter`.
+
+    `num_workers` processes load `prefetch_factor` batches each ahead. They are forked or spawned,
+    as `multiprocessing_context` says, by default as `multiprocessing` does; "thread" means threads
+    of this process instead, which share its dataset and its generators: their draws depend on who
+    comes first, and a stream is read by the caller. With `persistent_workers` the processes stay
+    for the next pass. An exception of a worker is raised here, with its traceback as a note;
+    RuntimeError names a worker that died, or says that `timeout` seconds have passed. Batches are
+    copies in memory of their own. `pin_memory` needs a device.
 
     Raises ValueError for options that exclude each other, as PyTorch does."""
 
@@ -82,7 +50,7 @@ class DataLoader:
         pin_memory: bool = False,
         drop_last: bool = False,
         timeout: float = 0,
-        worker_init_fn: Callable[[int], None] | None = None,
+        worker_init_fn: Callable[[int], Any] | None = None,
         multiprocessing_context: Any = None,
         generator: Generator | None = None,
         *,
@@ -91,108 +59,92 @@ class DataLoader:
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
-        ignore(
-            "DataLoader",
-            timeout=timeout or None,
-            worker_init_fn=worker_init_fn,
-            multiprocessing_context=multiprocessing_context,
-            persistent_workers=persistent_workers,
-            pin_memory=pin_memory and not places.count(),
-            pin_memory_device=pin_memory_device or None,
-        )
+        _check_workers(num_workers, prefetch_factor, timeout, persistent_workers)
+        streams = isinstance(dataset, IterableDataset)
+        _check_batches(streams, batch_size, shuffle, sampler, batch_sampler, drop_last)
+        no_device = pin_memory and not places.count()
+        ignore("DataLoader", pin_memory=no_device, pin_memory_device=pin_memory_device or None)
         self.dataset = dataset
         self.num_workers = num_workers
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
         self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = _context(multiprocessing_context, num_workers)
+        self.in_order = in_order
         self.drop_last = drop_last
         self.generator = generator
-        self.prefetch_factor = 2 if prefetch_factor is None else prefetch_factor
-        self._streams = isinstance(dataset, IterableDataset)
-        _check_options(self._streams, batch_size, shuffle, sampler, batch_sampler, drop_last)
-        if num_workers < 0:
-            raise ValueError(
-                "num_workers option should be non-negative; use num_workers=0 to disable."
-            )
+        self.persistent_workers = persistent_workers
+        if sampler is None:
+            sampler = _sampler(dataset, streams, bool(shuffle), generator)
         if batch_sampler is not None:
             batch_size = None
-        elif not self._streams:
-            sampler = sampler or _sampler(dataset, shuffle, generator)
-            if batch_size is not None:
-                batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        elif batch_size is not None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size = batch_size
         self.sampler: Any = sampler
         self.batch_sampler: Any = batch_sampler
-        batched = batch_size is not None or batch_sampler is not None
+        batched = batch_sampler is not None
         self.collate_fn = collate_fn or (default_collate if batched else default_convert)
-        # The i-th samples of whole tensors need no stacking: the batch is one indexed read.
-        self._whole = collate_fn is None and batched and _tensors_of(dataset) is not None
+        whole = collate_fn is None and batched and is_whole(dataset)
+        self.reading = Reading(dataset, streams, batched, whole, self.collate_fn, drop_last)
+        self.told_length: int | None = None  # what `len` has said of a stream
+        self.pool: Pool | None = None  # the workers that stay
+        self._made = True
+        if num_workers:
+            _warn_of_many(num_workers)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and getattr(self, "_made", False):
+            kind = type(self).__name__
+            raise ValueError(f"{name} attribute should not be set after {kind} is initialized")
+        super().__setattr__(name, value)
+
+    @property
+    def index_sampler(self) -> Any:
+        """Whose items are read: lists of indices, or single ones without batches."""
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
+
+    def __iter__(self) -> BatchIterator:
+        return iterator_of(self)
 
     def __len__(self) -> int:
-        if self._streams:
-            n = len(self.dataset)
-            if self.batch_size is None:
-                return n
-            return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
-        return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
-
-    def __iter__(self) -> Iterator[Any]:
-        batches = self._batches()
-        return map(_pinned, batches) if self.pin_memory and places.count() else batches
-
-    def _batches(self) -> Iterator[Any]:
-        if self._streams:
-            return self._stream()
-        picks = iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
-        if not self.num_workers:
-            return map(self._fetch, picks)
-        return self._ahead(picks)
-
-    def _fetch(self, pick: Any) -> Any:
-        """The batch (or, unbatched, the sample) of one pick of the sampler."""
-        if self.batch_sampler is None:
-            return self.collate_fn(self.dataset[pick])
-        if self._whole:
-            return _read_whole(self.dataset, pick)
-        if hasattr(self.dataset, "__getitems__"):
-            return self.collate_fn(self.dataset.__getitems__(pick))
-        return self.collate_fn([self.dataset[i] for i in pick])
-
-    def _stream(self) -> Iterator[Any]:
+        if not self.reading.streams:
+            return len(self.index_sampler)
+        n = self.told_length = len(self.dataset)
         if self.batch_size is None:
-            yield from map(self.collate_fn, self.dataset)
-            return
-        batch: list[Any] = []
-        for sample in self.dataset:
-            batch.append(sample)
-            if len(batch) == self.batch_size:
-                yield self.collate_fn(batch)
-                batch = []
-        if batch and not self.drop_last:
-            yield self.collate_fn(batch)
-
-    def _ahead(self, picks: Iterator[Any]) -> Iterator[Any]:
-        """Batches loaded by threads, a bounded number of them ahead, in order."""
-        waiting: deque[Future[Any]] = deque()
-        with ThreadPoolExecutor(self.num_workers) as pool:
-            for pick in picks:
-                waiting.append(pool.submit(self._fetch, pick))
-                if len(waiting) > self.num_workers * self.prefetch_factor:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            return n
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
 
-def _pinned(batch: Any) -> Any:
-    """A batch with its tensors in memory from which a GPU copies meanwhile."""
-    if isinstance(batch, Mapping):
-        return type(batch)({key: _pinned(each) for key, each in batch.items()})  # type: ignore[call-arg]
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*map(_pinned, batch))
-    if isinstance(batch, list | tuple):
-        return type(batch)(map(_pinned, batch))
-    return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
+class _Endless(Sampler[None]):
+    """What a stream's samples are asked for with."""
+
+    def __iter__(self) -> Iterator[None]:
+        return itertools.repeat(None)
 
 
-def _check_options(
+def _sampler(dataset: Any, streams: bool, shuffle: bool, generator: Generator | None) -> Any:
+    if streams:
+        return _Endless()
+    return RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+
+
+def _check_workers(workers: int, prefetch: int | None, timeout: float, persistent: bool) -> None:
+    if workers < 0:
+        raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable.")
+    if timeout < 0:
+        raise ValueError("timeout option should be non-negative")
+    if not workers and (prefetch is not None or persistent or timeout):
+        raise ValueError(
+            "prefetch_factor, persistent_workers and timeout options need num_workers > 0"
+        )
+    if prefetch is not None and prefetch < 1:
+        raise ValueError("prefetch_factor option should be positive")
+
+
+def _check_batches(
     streams: bool, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool
 ) -> None:
     if streams and (shuffle or sampler is not None or batch_sampler is not None):
@@ -215,22 +167,36 @@ def _check_options(
         )
 
 
-def _sampler(dataset: Any, shuffle: bool | None, generator: Generator | None) -> Sampler[int]:
-    if shuffle:
-        return RandomSampler(dataset, generator=generator)
-    return SequentialSampler(dataset)
+def _context(asked: Any, workers: int) -> Any:
+    """Where workers come from: a context of `multiprocessing`, THREAD, or None for its default."""
+    if asked is None:
+        return None
+    if not workers:
+        raise ValueError(
+            "multiprocessing_context can only be used with multi-process loading (num_workers > "
+            f"0), but got num_workers={workers}"
+        )
+    methods = [*multiprocessing.get_all_start_methods(), THREAD]
+    if isinstance(asked, str) and asked not in methods:
+        raise ValueError(
+            f"multiprocessing_context option should specify a valid start method in {methods}, but "
+            f"got multiprocessing_context={asked!r}"
+        )
+    if isinstance(asked, str):
+        return asked if asked == THREAD else multiprocessing.get_context(asked)
+    if not isinstance(asked, BaseContext):
+        raise TypeError(
+            "multiprocessing_context option should be a valid context object or a string "
+            f"specifying the start method, but got multiprocessing_context={asked}"
+        )
+    return asked
 
 
-def _tensors_of(dataset: Any) -> Any:
-    """The tensors behind a dataset that is nothing but whole tensors, or None."""
-    if isinstance(dataset, Subset):
-        return _tensors_of(dataset.dataset)
-    return dataset.tensors if type(dataset) is TensorDataset else None
-
-
-def _read_whole(dataset: Any, pick: list[int]) -> list[Tensor]:
-    while isinstance(dataset, Subset):
-        pick = [int(dataset.indices[i]) for i in pick]
-        dataset = dataset.dataset
-    index = tensor(np.array(pick, np.int64))
-    return [t[index] for t in dataset.tensors]
+def _warn_of_many(workers: int) -> None:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if workers > (usable or workers):
+        warn(
+            f"this DataLoader has {workers} workers, and this process may use {usable} processors: "
+            "more workers than that seldom load faster",
+            UserWarning,
+        )

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from eager.notice import warn
 from eager.random import Generator, randperm
 from eager.tensor import Tensor
 
@@ -24,12 +25,9 @@ class Dataset(Generic[T]):
         return ConcatDataset([self, other])
 
 
-def get_worker_info() -> None:
-    """None: workers are threads that share one data set, so an `IterableDataset` is read once."""
-
-
 class IterableDataset(Dataset[T]):
-    """Base of streams: `__iter__`."""
+    """Base of streams: `__iter__`. Each worker of a loader reads the whole of its copy, unless
+    `__iter__` asks `get_worker_info` for its part."""
 
     def __iter__(self) -> Iterator[T]:
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
@@ -127,9 +125,14 @@ def random_split(
     they do not fit."""
     n = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
+        for i, fraction in enumerate(lengths):
+            if not 0 <= fraction <= 1:
+                raise ValueError(f"Fraction at index {i} is not between 0 and 1")
         sizes = [math.floor(n * f) for f in lengths]
         for i in range(n - sum(sizes)):
             sizes[i % len(sizes)] += 1
+        if 0 in sizes:
+            warn(f"the split at index {sizes.index(0)} is empty", UserWarning)
     else:
         sizes = [int(size) for size in lengths]
     if sum(sizes) != n:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from eager import dtype as dt
 from eager.interop import tensor
-from eager.random import Generator, multinomial, randint, randperm
+from eager.random import Generator, integers, multinomial, randint, randperm
+from eager.tensor import Tensor
 
 T = TypeVar("T")
 
@@ -36,8 +37,19 @@ class SequentialSampler(Sampler[int]):
         return len(self.data_source)
 
 
+def draw_seed(generator: Generator | None = None) -> Tensor:
+    """63 random bits."""
+    return integers(0, 1 << 63, (), dt.int64, generator)
+
+
+BLOCK: Final = 32  # indices that are drawn at a time
+
+
 class RandomSampler(Sampler[int]):
-    """All indices in random order, or `num_samples` independent ones with `replacement`."""
+    """All indices in random order, or `num_samples` independent ones with `replacement`, which are
+    drawn as they are asked for. Without a generator the default one gives the seed of its own.
+
+    Raises TypeError and ValueError for what is no bool, and no positive number."""
 
     def __init__(
         self,
@@ -50,7 +62,9 @@ class RandomSampler(Sampler[int]):
         self.replacement = replacement
         self._num_samples = num_samples
         self.generator = generator
-        if self.num_samples <= 0:
+        if not isinstance(replacement, bool):
+            raise TypeError(f"replacement should be a boolean value, but got {replacement=}")
+        if not isinstance(self.num_samples, int) or self.num_samples <= 0:
             raise ValueError(
                 "num_samples should be a positive integer value, but got "
                 f"num_samples={self.num_samples}"
@@ -62,13 +76,13 @@ class RandomSampler(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         n = len(self.data_source)
-        if self.replacement:
-            yield from randint(n, (self.num_samples,), generator=self.generator).tolist()
-            return
-        left = self.num_samples
-        while left > 0:
-            yield from randperm(n, generator=self.generator).tolist()[:left]
-            left -= n
+        generator = self.generator or Generator().manual_seed(draw_seed().item())
+        for left in range(self.num_samples, 0, -BLOCK if self.replacement else -n):
+            if self.replacement:
+                drawn = randint(n, (min(left, BLOCK),), generator=generator)
+            else:
+                drawn = randperm(n, generator=generator)[:left]
+            yield from drawn.tolist()
 
     def __len__(self) -> int:
         return self.num_samples
@@ -114,7 +128,7 @@ class WeightedRandomSampler(Sampler[int]):
         drawn = multinomial(
             self.weights, self.num_samples, self.replacement, generator=self.generator
         )
-        return iter(drawn.tolist())
+        yield from drawn.tolist()
 
     def __len__(self) -> int:
         return self.num_samples

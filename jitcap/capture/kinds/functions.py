@@ -520,7 +520,8 @@ class CustomKind(HostKind):
 
 
 class LoaderKind(ObjectKind):
-    """A data loader: one from outside is iterated between two compiled parts."""
+    """A data loader, or a pass of one: what is from outside is iterated between two compiled
+    parts."""
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         return OPAQUE.load(s, real, origin)

@@ -14,6 +14,7 @@ import numpy as np
 
 from eager.tensor import Tensor
 from eager.utils.data import DataLoader
+from eager.utils.data.iterators import BatchIterator
 from jitcap.capture.kinds import caches, counted  # noqa: F401 - they fill KINDS, as the others do
 from jitcap.capture.kinds.base import KINDS, RULES, Kind, kind_of_class
 from jitcap.capture.kinds.classes import ClassKind
@@ -73,7 +74,8 @@ def _python(cls: type) -> Kind | None:
         return CustomKind(base)
     if cls.__module__ in ("eager.random", "jitcap.api") or top in HOST_MODULES:
         return HostKind(base)
-    return LoaderKind(base) if issubclass(cls, DataLoader) else ObjectKind(base)
+    loads = issubclass(cls, DataLoader | BatchIterator)
+    return LoaderKind(base) if loads else ObjectKind(base)
 
 
 RULES[:] = [_told_apart_by_the_program, _by_base(_BY_BASE), _python, _by_base(_FOREIGN)]
