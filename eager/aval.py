@@ -55,12 +55,19 @@ def array_aval(shape: tuple[int, ...], dtype: np.dtype) -> Aval:
 
 
 def scalar_aval(value: Any, device: str = "cpu") -> Aval:
-    """The weak 0-dim aval of a Python bool, int, float or complex, or of a run-time number (which
-    knows its own)."""
+    """The weak 0-dim aval of a Python bool, int, float or complex, one of NumPy, or of a run-time
+    number (which knows its own)."""
     kind: Any = type(value)
     if not issubclass(kind, (int, float, complex)):
-        return value.aval
+        if not isinstance(value, np.generic):
+            return value.aval
+        kind = type(plain_number(value))
     return _weak(kind, device)
+
+
+def plain_number(value: np.generic) -> Any:
+    """A number of NumPy as one of Python."""
+    return float(value) if isinstance(value, np.longdouble) else value.item()
 
 
 @functools.lru_cache(maxsize=64)

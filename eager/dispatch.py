@@ -19,7 +19,7 @@ import numpy as np
 
 from eager import on_device
 from eager import tensor as tensor_module
-from eager.aval import Aval, scalar_aval
+from eager.aval import Aval, plain_number, scalar_aval
 from eager.batched import Batched, Level
 from eager.device import transfer
 from eager.device.array import DeviceArray
@@ -274,7 +274,7 @@ def _checked(op: Op, x: Any) -> Any:
     if isinstance(x, Tensor) or type(x) in _NUMBERS:
         return x
     if isinstance(x, np.generic):
-        return x.item()
+        return plain_number(x)
     if isinstance(x, SymInt):
         return x.number()
     python_types: tuple[Any, ...] = (bool, int, float, complex)

@@ -19,11 +19,10 @@ from eager.ops.move import constant_pad
 from eager.ops.move import roll as _roll
 from eager.ops.view import norm_dim
 from eager.registry import under
-from eager.symint import SymInt, known_eq
+from eager.symint import Ints, SymInt, known_eq
 from eager.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
-Sizes = Sequence[int] | None
 _SCALES = {
     "backward": ("none", "n"),
     "forward": ("n", "none"),
@@ -85,7 +84,7 @@ def _one(x: Tensor, n: int | None, dim: int) -> tuple[int, int]:
     return d, x.shape[d] if n is None else n
 
 
-def _many(x: Tensor, sizes: Sizes, dim: Sequence[int] | int | None) -> tuple[Any, list[int]]:
+def _many(x: Tensor, sizes: Ints | None, dim: Ints | None) -> tuple[Any, list[int]]:
     """Dimensions and sizes of a transform of several: -1 is the input's size."""
     sizes = (sizes,) if isinstance(sizes, int | SymInt) else sizes
     dim = (dim,) if isinstance(dim, int) else dim
@@ -211,7 +210,7 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
     ]
 )
 def fftn(
-    input: Tensor, s: Sizes = None, dim: Sequence[int] | None = None, norm: str | None = None
+    input: Tensor, s: Ints | None = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
     """`fft` over several dimensions: `dim`, or the last ones that `s` names, or all."""
     dims, sizes = _many(input, s, dim)
@@ -220,7 +219,7 @@ def fftn(
 
 @_fft(lambda: [s.call(_complex(2, 3)), s.call(s.values((3, 2, 4)), (2, -1), (0, 1), "ortho")])
 def ifftn(
-    input: Tensor, s: Sizes = None, dim: Sequence[int] | None = None, norm: str | None = None
+    input: Tensor, s: Ints | None = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
     """The inverse of `fftn`."""
     dims, sizes = _many(input, s, dim)
@@ -229,7 +228,7 @@ def ifftn(
 
 @_fft(lambda: [s.call(s.values((2, 3))), s.call(s.values((3, 2, 4)), (2, 5), (0, 2), "ortho")])
 def rfftn(
-    input: Tensor, s: Sizes = None, dim: Sequence[int] | None = None, norm: str | None = None
+    input: Tensor, s: Ints | None = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
     """`fftn` of a real signal, the last of its dimensions with n // 2 + 1 frequencies."""
     x = _real(input, "rfftn", "real-valued")
@@ -241,7 +240,7 @@ def rfftn(
 
 @_fft(lambda: [s.call(_complex(2, 3)), s.call(_complex(3, 2, 4), (2, 5), (0, 2), "ortho")])
 def irfftn(
-    input: Tensor, s: Sizes = None, dim: Sequence[int] | None = None, norm: str | None = None
+    input: Tensor, s: Ints | None = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
     """The inverse of `rfftn`: real; the last size is 2 (m - 1) of m by default."""
     x = _as_complex(input)
@@ -256,7 +255,7 @@ def irfftn(
 
 @_fft(lambda: [s.call(_complex(2, 3)), s.call(s.values((3, 2, 4)), (2, 5))])
 def fft2(
-    input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
+    input: Tensor, s: Ints | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tensor:
     """`fftn` over two dimensions."""
     return fftn(input, s, dim, norm)
@@ -264,7 +263,7 @@ def fft2(
 
 @_fft(lambda: [s.call(_complex(2, 3)), s.call(s.values((3, 2, 4)), (2, 5))])
 def ifft2(
-    input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
+    input: Tensor, s: Ints | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tensor:
     """`ifftn` over two dimensions."""
     return ifftn(input, s, dim, norm)
@@ -272,7 +271,7 @@ def ifft2(
 
 @_fft(lambda: [s.call(s.values((3, 2))), s.call(s.values((3, 2, 4)), (2, 5))])
 def rfft2(
-    input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
+    input: Tensor, s: Ints | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tensor:
     """`rfftn` over two dimensions."""
     return rfftn(input, s, dim, norm)
@@ -280,7 +279,7 @@ def rfft2(
 
 @_fft(lambda: [s.call(_complex(3, 2)), s.call(_complex(3, 2, 4), (2, 5))])
 def irfft2(
-    input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
+    input: Tensor, s: Ints | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tensor:
     """`irfftn` over two dimensions."""
     return irfftn(input, s, dim, norm)
@@ -288,7 +287,7 @@ def irfft2(
 
 @_fft(lambda: [s.call(_complex(2, 3)), s.call(_complex(3, 2, 4), (2, 5), (0, 2), "ortho")])
 def hfftn(
-    input: Tensor, s: Sizes = None, dim: Sequence[int] | None = None, norm: str | None = None
+    input: Tensor, s: Ints | None = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
     """`hfft` over the last of the dimensions, after `fftn` over the others: real."""
     x = _as_complex(input)
@@ -302,7 +301,7 @@ def hfftn(
 
 @_fft(lambda: [s.call(s.values((2, 3))), s.call(s.values((3, 2, 4)), (2, 5), (0, 2), "ortho")])
 def ihfftn(
-    input: Tensor, s: Sizes = None, dim: Sequence[int] | None = None, norm: str | None = None
+    input: Tensor, s: Ints | None = None, dim: Sequence[int] | None = None, norm: str | None = None
 ) -> Tensor:
     """The inverse of `hfftn`, of a real spectrum."""
     x = _real(input, "ihfftn", "real-valued")
@@ -315,7 +314,7 @@ def ihfftn(
 
 @_fft(lambda: [s.call(_complex(3, 2)), s.call(_complex(3, 2, 4), (2, 5))])
 def hfft2(
-    input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
+    input: Tensor, s: Ints | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tensor:
     """`hfftn` over two dimensions."""
     return hfftn(input, s, dim, norm)
@@ -323,7 +322,7 @@ def hfft2(
 
 @_fft(lambda: [s.call(s.values((3, 2))), s.call(s.values((3, 2, 4)), (2, 5))])
 def ihfft2(
-    input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
+    input: Tensor, s: Ints | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tensor:
     """`ihfftn` over two dimensions."""
     return ihfftn(input, s, dim, norm)
@@ -359,12 +358,12 @@ def _shifted(x: Tensor, dim: Any, sign: int) -> Tensor:
 
 
 @_fft(lambda: [s.call(s.values((4, 5))), s.call(s.values((4, 5)), 1)])
-def fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+def fftshift(input: Tensor, dim: Ints | None = None) -> Tensor:
     """The zero frequency moved to the middle, along `dim` (all dimensions by default)."""
     return _shifted(input, dim, 1)
 
 
 @_fft(lambda: [s.call(s.values((4, 5))), s.call(s.values((4, 5)), (0, 1))])
-def ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+def ifftshift(input: Tensor, dim: Ints | None = None) -> Tensor:
     """The inverse of `fftshift`."""
     return _shifted(input, dim, -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 from typing import Any
 
 import numpy as np
@@ -48,15 +49,17 @@ def _array_of(data: Any, dtype: DType | None) -> Any:
     if array.dtype.kind in "OU" or (array.dtype == np.uint64 and array is not data):
         _refuse(plain, array)
     if dtype is not None:
-        if dtype.category is dt.INT and array.size and not isinstance(data, (np.ndarray, Tensor)):
+        listed = not isinstance(data, np.ndarray | np.generic | Tensor)
+        if array.dtype.kind == "c" and not dtype.is_complex and listed:
+            raise TypeError(f"numbers of {dtype.name} must be real, got complex ones")
+        if dtype.category is dt.INT and array.size and listed:
             for extreme in (array.min(), array.max()):  # a number that does not fit is refused
                 dt.stored(extreme.item() if array.dtype != object else extreme, dtype)
         return array.astype(dtype.np, copy=False)
     if not isinstance(data, (np.ndarray, np.generic)):
-        if array.dtype == np.float64 and not _holds_arrays(data):
-            return array.astype(dt.get_default_dtype().np)
-        if array.dtype == np.complex128:
-            return array.astype(dt.default_complex().np)
+        kinds = _kinds(data)
+        dtype = functools.reduce(dt.promote_types, kinds) if kinds else dt.get_default_dtype()
+        return array.astype(dtype.np, copy=False)
     if array.dtype.kind in "iu" and array.dtype not in _KNOWN:
         return array.astype(np.int64)
     return array
@@ -77,17 +80,35 @@ def _refuse(data: Any, array: Any) -> None:
     raise RuntimeError(f"Could not infer dtype of {strange.__name__}")
 
 
-def _holds_arrays(data: Any) -> bool:
-    """Whether nested lists end in arrays or tensors, which have a dtype of their own."""
-    while isinstance(data, _NESTED) and data:
-        data = data[0]
-    return isinstance(data, (np.ndarray, np.generic, Tensor))
+def _kinds(data: Any) -> set[DType]:
+    """The dtypes of what nested lists end in: numbers of Python, of NumPy, arrays and tensors."""
+    if isinstance(data, _NESTED):
+        numbers = {*map(type, data)}
+        if not numbers <= _PYTHON:
+            return set().union(*map(_kinds, data))
+    elif isinstance(data, Tensor):
+        return {data.dtype}
+    elif isinstance(data, np.ndarray | np.generic):
+        strange = data.dtype.kind in "iu" and data.dtype not in _KNOWN
+        return {dt.int64 if strange else dt.from_numpy(data.dtype)}
+    else:
+        kind = next((each for each in _ORDERED if isinstance(data, each)), None)
+        if kind is None:
+            return {dt.from_numpy(np.asarray(data).dtype)}
+        numbers = {kind}
+    of = {bool: dt.bool_, int: dt.int64, float: dt.get_default_dtype()}
+    return {of.get(kind) or dt.default_complex() for kind in numbers}
+
+
+_ORDERED = (bool, int, float, complex)
+_PYTHON = frozenset(_ORDERED)
 
 
 def _plain(data: Any) -> Any:
-    """Nested lists with tensors replaced by their values."""
+    """Nested lists with tensors replaced by their values, which NumPy joins with others."""
     if isinstance(data, Tensor):
-        return on_host(data.detach(), "tensor()")
+        array = on_host(data.detach(), "tensor()")
+        return array.astype(np.float32) if data.dtype is dt.bfloat16 else array
     if isinstance(data, _NESTED):
         return [_plain(x) for x in data]
     return data
@@ -109,6 +130,8 @@ def _stacked(data: Any, dtype: DType | None) -> Tensor:
         return apply(REGISTRY["cat"], *parts, dim=0)
     if isinstance(data, Tensor):
         return data.detach() if dtype is None else data.detach().to(dtype)
+    if isinstance(data, np.generic):
+        dtype, data = dtype or dt.from_numpy(data.dtype), data.item()
     if dtype is None:
         kind = data.pytype if isinstance(data, SymNumber) else type(data)
         dtype = {bool: dt.bool_, int: dt.int64, SymInt: dt.int64}.get(kind, dt.get_default_dtype())

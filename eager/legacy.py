@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from eager.conversion import LEGACY, to
 from eager.device import Size
 from eager.dtype import DType, set_default_dtype
@@ -15,7 +17,7 @@ from eager.tensor import Tensor
 
 
 def _is_size(args: tuple[Any, ...]) -> bool:
-    return len(args) != 1 or isinstance(args[0], int | Size | SymNumber | SymInt)
+    return len(args) != 1 or isinstance(args[0], int | np.integer | Size | SymNumber | SymInt)
 
 
 @public(namespace=False)

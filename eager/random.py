@@ -30,7 +30,7 @@ from eager.ops.search_and_count import searchsorted
 from eager.ops.sort import SORT
 from eager.ops.view import as_ints
 from eager.registry import public
-from eager.symint import index, integer
+from eager.symint import index, integral
 from eager.tape import mode
 from eager.tensor import Tensor, wrap
 
@@ -116,7 +116,7 @@ def all_generators() -> list[Generator]:
 
 
 @public(method=False)
-def manual_seed(seed: int) -> Generator:
+def manual_seed(seed: Any) -> Generator:
     """Seed the default generators of all devices; the CPU's."""
     for generator in all_generators():
         generator.manual_seed(seed)
@@ -338,7 +338,7 @@ def randint(
     elif high is None:
         low, high = 0, low
     shape, kind = as_ints((size,)), dtype or dt.int64
-    x = integers(integer(low), integer(high), shape, kind, generator, _place(device))
+    x = integers(integral(low), integral(high), shape, kind, generator, _place(device))
     return _finish(x, device, requires_grad)
 
 

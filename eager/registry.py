@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from eager import dtype as dt
+from eager import symint
 from eager.batched import Batched
 from eager.casts import ON_GPUS, on_gpus
 from eager.dataclass import dataclass
@@ -75,7 +76,8 @@ def public(
             given = samples if each == own else None
             PUBLIC[key] = Public(each, called, torch or each, given, namespace, reference)
             if method:
-                own_method = called if len(_tensor_parameters(fn)) == 1 else checked(called)
+                alone = len(_tensor_parameters(fn)) == 1 and not _int_parameters(fn)
+                own_method = called if alone else checked(called)
                 setattr(Tensor, each, own_method)
             if inplace:
                 op = inplace if isinstance(inplace, Op) else None
@@ -122,9 +124,10 @@ _WHICH = {"both": "both operands", "first": "the first operand", "one": "one ope
 
 
 def checked(fn: F) -> F:
-    """`fn`, which raises TypeError for what is no tensor where its parameters are tensors."""
-    tensors = _tensor_parameters(fn)
-    if not tensors:
+    """`fn`, which raises TypeError for what is no tensor where its parameters are tensors, and for
+    what is no int where they are ints."""
+    tensors, ints = _tensor_parameters(fn), _int_parameters(fn)
+    if not tensors and not ints:
         return fn
     alone = len(tensors) == 1 and tensors[0][0] == 0
 
@@ -132,6 +135,8 @@ def checked(fn: F) -> F:
     def called(*args: Any, **kwargs: Any) -> Any:
         if not (alone and args and type(args[0]) is Tensor):
             _check_tensors(fn.__name__, tensors, args, kwargs)
+        if ints:
+            args = _with_ints(fn.__name__, ints, args, kwargs)
         return fn(*args, **kwargs)
 
     return called  # type: ignore[return-value]
@@ -139,13 +144,54 @@ def checked(fn: F) -> F:
 
 def _tensor_parameters(fn: Callable[..., Any]) -> tuple[tuple[int, str, bool], ...]:
     """Which parameters of a function are tensors: (position, name, whether it may be None)."""
-    names = parameters(fn)
+    return _annotated(fn, {"Tensor": False, "Tensor | None": True})
+
+
+def _int_parameters(fn: Callable[..., Any]) -> IntParameters:
+    """Which parameters of a function are ints, or ints in a list: (position, name, kind)."""
+    return _annotated(fn, _INTS)
+
+
+def _annotated(fn: Callable[..., Any], kinds: dict[str, Any]) -> tuple[tuple[int, str, Any], ...]:
     notes = getattr(fn, "__annotations__", {})
-    found = [(i, name, notes.get(name)) for i, name in enumerate(names)]
-    return tuple((i, n, note != "Tensor") for i, n, note in found if note in _TENSOR)
+    found = [(i, name, notes.get(name)) for i, name in enumerate(parameters(fn))]
+    return tuple((i, name, kinds[note]) for i, name, note in found if note in kinds)
 
 
-_TENSOR = frozenset({"Tensor", "Tensor | None"})
+# By annotation: what takes an argument for ints, what they are to a reader, and what else may be.
+_NONE = type(None)
+_SEVERAL = (symint.integrals, "int or tuple of ints")
+_INTS: dict[str, Any] = {
+    "int": (symint.integral, "int", ()),
+    "int | None": (symint.integral, "int", (_NONE,)),
+    "Ints": (*_SEVERAL, ()),
+    "Ints | None": (*_SEVERAL, (_NONE,)),
+    "Ints | str": (*_SEVERAL, (str,)),
+    "Sequence[int]": (*_SEVERAL, ()),
+    "Sequence[int] | None": (*_SEVERAL, (_NONE,)),
+}
+IntParameters = tuple[tuple[int, str, tuple[Callable[[Any], Any], str, tuple[type, ...]]], ...]
+
+
+def _with_ints(name: str, ints: IntParameters, args: Any, kwargs: dict[str, Any]) -> Any:
+    """`args`, and `kwargs` themselves, with ints where the parameters are ints: NumPy's ints and
+    0-dim tensors of ints are some. TypeError for floats, bools and all else."""
+    for i, parameter, (taken, kind, others) in ints:
+        x = args[i] if i < len(args) else kwargs.get(parameter, 0)
+        if type(x) is int or type(x) in others:
+            continue
+        try:
+            value = taken(x)
+        except TypeError:
+            raise TypeError(
+                f"{name}(): argument '{parameter}' (position {i + 1}) must be {kind}, not "
+                f"{type(x).__name__}"
+            ) from None
+        if i >= len(args):
+            kwargs[parameter] = value
+        elif value is not x:
+            args = (*args[:i], value, *args[i + 1 :])
+    return args
 
 
 def _check_tensors(
@@ -201,13 +247,15 @@ def with_out(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     RuntimeError where the result has a gradient; `out` takes the shape of the result. What is no
     tensor is refused as in `checked`."""
-    tensors = _tensor_parameters(fn)
+    tensors, ints = _tensor_parameters(fn), _int_parameters(fn)
     alone = len(tensors) == 1 and tensors[0][0] == 0
 
     @functools.wraps(fn)
     def called(*args: Any, **kwargs: Any) -> Any:
         if tensors and not (alone and args and type(args[0]) is Tensor):
             _check_tensors(fn.__name__, tensors, args, kwargs)
+        if ints:
+            args = _with_ints(fn.__name__, ints, args, kwargs)
         out = kwargs.pop("out", None) if kwargs else None
         if out is not None and fn.__name__ in _WITH_DTYPE:
             kwargs["dtype"] = _dtype_for(fn.__name__, out, kwargs.get("dtype"))

@@ -36,6 +36,7 @@ from functools import reduce
 from math import gcd
 from typing import Any, Final, TypeAlias
 
+from eager import dtype as dt
 from eager.polynomial import (
     Atom,
     Least,
@@ -165,6 +166,9 @@ def expect_general(x: SymInt) -> None:
             x.scope.expect("==", add(x, n, -1), holds=False)  # type: ignore[arg-type]
 
 
+Ints: TypeAlias = Any  # in annotations of public functions: an int, or a list or tuple of them
+
+
 def index(x: Any) -> Any:
     """`operator.index(x)`, which a size need not be fixed for: neither a SymInt, nor a run-time
     number that can be one."""
@@ -172,6 +176,34 @@ def index(x: Any) -> Any:
         return x
     as_size = getattr(type(x), "__size__", operator.index)
     return as_size(x)
+
+
+def integral(x: Any) -> Any:
+    """An int that is given as an argument, also by NumPy or in a tensor; a run-time int stays one.
+    TypeError for all else: bools are no ints here."""
+    if isinstance(x, bool) or getattr(x, "dtype", None) is dt.bool_:
+        raise TypeError("an int is expected")
+    return x if is_int(x) else index(x)
+
+
+def integrals(x: Any) -> Any:
+    """The same of an int, or of a list or tuple of ints. Bools behind the first, and in tensors,
+    are ints here, as in PyTorch."""
+    if not isinstance(x, tuple | list):
+        return integral(x) if isinstance(x, bool) else _plain(x)
+    for each in x:  # half the time of `all`
+        if type(each) is not int:
+            break
+    else:
+        return x
+    if isinstance(x[0], bool):
+        raise TypeError("an int is expected")
+    settled = [_plain(n) for n in x]
+    return settled if isinstance(x, list) else tuple(settled)
+
+
+def _plain(n: Any) -> Any:
+    return (n if type(n) is not bool else int(n)) if is_int(n) else index(n)
 
 
 def integer(x: Any) -> Any:

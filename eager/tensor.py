@@ -112,7 +112,7 @@ class Tensor:
         tensor = unmade(cls)
         if len(args) == 1 and isinstance(args[0], Tensor):
             return _shared(tensor, args[0])
-        if len(args) == 1 and not isinstance(args[0], int | SymNumber | SymInt):
+        if len(args) == 1 and not isinstance(args[0], int | np.integer | SymNumber | SymInt):
             given = np.zeros(args[0]) if isinstance(args[0], Size) else args[0]
             tensor._array = np.array(given, dtype=dt.get_default_dtype().np)
         else:
@@ -126,7 +126,7 @@ class Tensor:
     # ---- what it is
     @property
     def shape(self) -> Size:
-        return Size(self._array.shape)
+        return tuple.__new__(Size, self._array.shape)
 
     @property
     def ndim(self) -> int:

@@ -5,13 +5,22 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 
 class Size(tuple[int, ...]):
-    """A tensor's shape: a tuple of ints that prints as PyTorch's and knows its `numel()`."""
+    """A tensor's shape: a tuple of ints that prints as PyTorch's and knows its `numel()`. TypeError
+    for what is no int."""
 
     __slots__ = ()
+
+    def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
+        made: Size = tuple.__new__(cls, sizes)
+        for i, n in enumerate(made):
+            if type(n) is not int and not hasattr(n, "__index__"):
+                raise TypeError(f"Size(): item {i} must be int, not {type(n).__name__}")
+        return made
 
     def numel(self) -> int:
         return math.prod(self)

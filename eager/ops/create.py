@@ -175,7 +175,7 @@ empty = _filled("empty", 0)  # defined contents cost nothing: fresh pages are ze
 
 def _known_number(x: Any) -> Any:
     """A number that decides a size: run-time numbers become guards."""
-    x = x.item() if isinstance(x, Tensor) else x
+    x = x.item() if isinstance(x, Tensor | np.generic) else x
     if not isinstance(x, SymNumber):
         return x
     return symint.index(x) if x.pytype is int else x.pytype(x)
@@ -289,8 +289,8 @@ def linspace(
     steps = steps if type(steps) is int else as_ints((steps,))[0]
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
-    start = start.item() if isinstance(start, Tensor) else start
-    end = end.item() if isinstance(end, Tensor) else end
+    start = start.item() if isinstance(start, Tensor | np.generic) else start
+    end = end.item() if isinstance(end, Tensor | np.generic) else end
     real = dtype is not None or {type(start), type(end)} <= _REAL
     if not real and any(scalar_aval(x).dtype.is_complex for x in (start, end)):
         dtype = dt.default_complex()

@@ -20,7 +20,7 @@ from eager.ops.kinds import Move, require_sizes
 from eager.ops.part_views import DIAGONAL, diagonal
 from eager.ops.view import SELECT, SLICE, as_ints, at, norm_dim, norm_dims, select
 from eager.registry import public
-from eager.symint import integer, is_empty, of_data, slice_bounds
+from eager.symint import Ints, integer, is_empty, of_data, slice_bounds
 from eager.tensor import Tensor
 
 Shape = tuple[int, ...]
@@ -487,7 +487,7 @@ def repeat_interleave(
         s.call(s.values((3, 4)), -5, 1),
     ]
 )
-def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+def roll(input: Tensor, shifts: Ints, dims: Ints | None = None) -> Tensor:
     """Elements moved along `dims`, those pushed out coming in at the other end."""
     if dims is None:
         return roll(input.reshape(-1), shifts, 0).reshape(input.shape)
@@ -512,7 +512,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 
 
 @public(samples=lambda: [s.call(s.values((3, 4)), k) for k in range(4)])
-def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Rotated by k quarter turns in the plane of `dims`, from the first towards the second."""
     if len(dims) != 2:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")

@@ -19,7 +19,7 @@ from eager.ops.reduce import sum
 from eager.ops.scan import cumsum
 from eager.ops.view import norm_dim
 from eager.registry import public
-from eager.symint import is_int
+from eager.symint import Ints, integrals, is_int
 from eager.tensor import Tensor
 
 
@@ -61,13 +61,13 @@ def _splitter(name: str, dim_of: Any) -> Any:
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor "
                 f"with {input.ndim} dimensions!"
             )
-        size, n = input.shape[dim_of(input)], indices_or_sections
+        size, n = input.shape[dim_of(input)], integrals(indices_or_sections)
         if is_int(n) and (n == 0 or size % n):
             raise RuntimeError(
                 f"torch.{name} attempted to split along dimension {dim_of(input)}, but the size of "
                 f"the dimension {size} is not divisible by the split_size {n}!"
             )
-        return input.tensor_split(indices_or_sections, dim_of(input))
+        return input.tensor_split(n, dim_of(input))
 
     parts.__name__ = parts.__qualname__ = name
     parts.__doc__ = f"`tensor_split` as NumPy's {name}."
@@ -234,7 +234,7 @@ def fake_quantize_per_channel_affine(
 )
 @rounded_once
 def gradient(
-    input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
+    input: Tensor, *, spacing: Any = 1, dim: Ints | None = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
     """Derivatives of samples along each of `dim` (all by default): central differences inside,
     one-sided ones of `edge_order` at both ends.

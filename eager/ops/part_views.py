@@ -32,7 +32,7 @@ from eager.ops.view import (
     without,
 )
 from eager.registry import public
-from eager.symint import is_int, least, most
+from eager.symint import integrals, is_int, least, most
 from eager.tensor import Tensor
 
 Shape = tuple[int, ...]
@@ -249,6 +249,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     size, given = input.shape[d], indices_or_sections
     if isinstance(given, Tensor):
         given = int(given.item()) if given.ndim == 0 else given.tolist()
+    given = integrals(given)
     if is_int(given):
         given = given.__index__()
         if given <= 0:

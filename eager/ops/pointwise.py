@@ -191,10 +191,13 @@ def _toward_zero(x: Any, y: Any) -> Tensor:
     return div(x, y, rounding_mode="trunc")
 
 
+_INTS = (int, np.integer, np.bool_)
+
+
 def is_integral(*operands: Any) -> bool:
     """Whether all operands (tensors or numbers) are ints or bools."""
     for x in operands:  # half the time of `all`
-        if not (x.dtype.category < dt.FLOAT if isinstance(x, Tensor) else isinstance(x, int)):
+        if not (x.dtype.category < dt.FLOAT if isinstance(x, Tensor) else isinstance(x, _INTS)):
             return False
     return True
 
@@ -203,8 +206,9 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     """alpha * other, where alpha takes the type of `input` and `other` together."""
     if type(alpha) is int and alpha == 1:
         return other
+    alpha = alpha.item() if isinstance(alpha, np.generic) else alpha
     if is_integral(input, other):
-        if isinstance(alpha, float):
+        if isinstance(alpha, float | complex):
             raise RuntimeError(
                 "For integral input tensors, argument alpha must not be a floating point number, "
                 f"got {alpha}: convert an operand with .float()"
@@ -370,7 +374,7 @@ _EASY_POWERS: dict[Any, Callable[[Any], Any]] = {
 def pow_(input: Any, exponent: Any) -> Tensor:
     """input ** exponent. Ints to negative ints raise RuntimeError."""
     integral = isinstance(input, Tensor) and input.dtype.category < dt.FLOAT
-    if integral and isinstance(exponent, int):
+    if integral and isinstance(exponent, int | np.integer):
         must_be("Integers to negative integer powers are not allowed.", operator.ge, exponent, 0)
     if isinstance(input, Tensor) and type(exponent) in (int, float):
         easy = _EASY_POWERS.get(exponent)

@@ -17,9 +17,9 @@ from eager.op import Sample, Samples
 from eager.ops import samples as s
 from eager.ops.kinds import ArgReduce, Reduce
 from eager.ops.pointwise import maximum, minimum, where
-from eager.ops.view import norm_dim, norm_dims
+from eager.ops.view import as_ints, norm_dim, norm_dims
 from eager.registry import public
-from eager.symint import is_single
+from eager.symint import integral, is_single
 from eager.tensor import Tensor
 
 
@@ -128,7 +128,7 @@ def prod(
 )
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     """Sum over the dimensions along which `size` was broadcast to this shape."""
-    shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else tuple(size)
+    shape = as_ints(size)
     lead = input.ndim - len(shape)
     dims = tuple(range(lead)) + tuple(
         i + lead
@@ -224,6 +224,7 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, maximal: bool) -> Any:
         return amax(input) if maximal else amin(input)
     if isinstance(dim, Tensor):
         return maximum(input, dim) if maximal else minimum(input, dim)
+    dim = integral(dim)
     indices = _arg(ARGMAX if maximal else ARGMIN, input, dim, True)
     d = norm_dim(dim, input.ndim, "max" if maximal else "min")
     values = input.gather(d, indices) if input.ndim else input.clone()

@@ -137,6 +137,10 @@ def _attrs(flat: Tensor, size: Any, stride: Any, start: int) -> Attrs:
         raise RuntimeError(
             f"mismatch in length of strides and shape: {len(strides)} and {len(shape)}"
         )
+    if start < 0:
+        raise RuntimeError(f"as_strided: the storage offset must not be negative, got {start}")
+    if any(n < 0 for n in shape):
+        raise RuntimeError(f"as_strided: sizes must not be negative, got {list(shape)}")
     if any(step < 0 for step in strides):
         raise RuntimeError(
             f"as_strided: Negative strides are not supported at the moment, got strides: "

@@ -18,7 +18,7 @@ from eager.op import REGISTRY, Attrs, Op
 from eager.ops import samples as s
 from eager.ops.kinds import View, reshape_strides
 from eager.registry import public
-from eager.symint import is_one, is_single, known_eq, of_data, slice_bounds
+from eager.symint import Ints, is_one, is_single, known_eq, of_data, slice_bounds
 from eager.tensor import Tensor, wrap
 from eager.traced import Traced, UnknownValue
 
@@ -46,6 +46,7 @@ def norm_dims(dim: Any, ndim: int, op: str) -> tuple[int, ...]:
     dimension."""
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(ndim))
+    dim = symint.integrals(dim)
     dims = [norm_dim(d, ndim, op) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))]
     if len(set(dims)) != len(dims):
         raise RuntimeError(f"{op}(): dim {dims[0]} appears multiple times in the list of dims")
@@ -61,7 +62,7 @@ def as_ints(values: Sequence[Any], named: Any = None) -> tuple[int, ...]:
         values = (named,)
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         values = values[0]
-    return tuple(v if type(v) is int else symint.index(v) for v in values)
+    return tuple(v if type(v) is int else symint.index(v) for v in symint.integrals(values))
 
 
 @polynomial.remembered
@@ -139,7 +140,7 @@ def t(input: Tensor) -> Tensor:
     alias=("moveaxis",),
     samples=lambda: [s.call(s.values((2, 3, 4)), *d) for d in ((0, 2), ((0, 1), (-1, 0)))],
 )
-def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+def movedim(input: Tensor, source: Ints, destination: Ints) -> Tensor:
     """Dimensions `source` moved to the places `destination`; the others keep their order."""
     nd = input.ndim
     src = [norm_dim(d, nd, "movedim") for d in ((source,) if isinstance(source, int) else source)]
@@ -369,7 +370,7 @@ def ravel(input: Tensor) -> Tensor:
 
 
 @public(samples=lambda: [s.call(s.values((6, 2)), 0, (2, -1))])
-def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
+def unflatten(input: Tensor, dim: int, sizes: Ints) -> Tensor:
     """Dimension `dim` as several (one -1 is inferred)."""
     d = norm_dim(dim, input.ndim, "unflatten")
     return reshape(

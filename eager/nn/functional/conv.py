@@ -12,6 +12,7 @@ from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.contract import CONV, CONV_INPUT_GRAD, require_steps
 from eager.ops.move import PAD
+from eager.symint import Ints
 from eager.tensor import Tensor
 
 
@@ -35,7 +36,11 @@ def _with_bias(out: Tensor, bias: Tensor | None, single: bool) -> Tensor:
 
 
 def _padding(
-    padding: Any, input: Tensor, weight: Tensor, stride: tuple[int, ...], dilation: tuple[int, ...]
+    padding: Ints | str,
+    input: Tensor,
+    weight: Tensor,
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
 ) -> tuple[Tensor, tuple[int, ...]]:
     """Numbers for "same" and "valid"; what "same" puts on one side only is padded here."""
     n = weight.ndim - 2
@@ -76,9 +81,9 @@ def _conv(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Ints,
+    padding: Ints | str,
+    dilation: Ints,
     groups: int,
 ) -> Tensor:
     _same_kind(n, input, weight, bias)
@@ -110,9 +115,9 @@ def conv1d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: Ints = 1,
+    padding: Ints | str = 0,
+    dilation: Ints = 1,
     groups: int = 1,
 ) -> Tensor:
     """input (N, C, L) or (C, L), weight (O, C / groups, K) -> (N, O, L')."""
@@ -133,9 +138,9 @@ def conv2d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: Ints = 1,
+    padding: Ints | str = 0,
+    dilation: Ints = 1,
     groups: int = 1,
 ) -> Tensor:
     """input (N, C, H, W) or (C, H, W), weight (O, C / groups, KH, KW) -> (N, O, H', W')."""
@@ -149,9 +154,9 @@ def conv3d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: Ints = 1,
+    padding: Ints | str = 0,
+    dilation: Ints = 1,
     groups: int = 1,
 ) -> Tensor:
     """input (N, C, D, H, W) or (C, D, H, W), weight (O, C / groups, KD, KH, KW) -> (N, O, D', H',
@@ -165,11 +170,11 @@ def _conv_transpose(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
+    stride: Ints,
+    padding: Ints | str,
+    output_padding: Ints,
     groups: int,
-    dilation: Any,
+    dilation: Ints,
 ) -> Tensor:
     """The gradient of a convolution with respect to its input, read forwards (Zeiler et al.
     2010)."""
@@ -217,11 +222,11 @@ def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    stride: Ints = 1,
+    padding: Ints | str = 0,
+    output_padding: Ints = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: Ints = 1,
 ) -> Tensor:
     """input (N, C, L), weight (C, O / groups, K) -> (N, O, L')."""
     return _conv_transpose(
@@ -250,11 +255,11 @@ def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    stride: Ints = 1,
+    padding: Ints | str = 0,
+    output_padding: Ints = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: Ints = 1,
 ) -> Tensor:
     """input (N, C, H, W), weight (C, O / groups, KH, KW) -> (N, O, H', W')."""
     return _conv_transpose(
@@ -278,11 +283,11 @@ def conv_transpose3d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    stride: Ints = 1,
+    padding: Ints | str = 0,
+    output_padding: Ints = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: Ints = 1,
 ) -> Tensor:
     """input (N, C, D, H, W), weight (C, O / groups, KD, KH, KW) -> (N, O, D', H', W')."""
     return _conv_transpose(

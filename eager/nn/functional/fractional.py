@@ -14,7 +14,7 @@ from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.index_and_sort import iota
 from eager.random import rand
-from eager.symint import index
+from eager.symint import Ints, index
 from eager.tensor import Tensor
 
 
@@ -61,8 +61,8 @@ def _fractional(n: int) -> Any:
 
     def pool(
         input: Tensor,
-        kernel_size: Any,
-        output_size: Any = None,
+        kernel_size: Ints,
+        output_size: Ints | None = None,
         output_ratio: Any = None,
         return_indices: bool = False,
         _random_samples: Tensor | None = None,
@@ -133,8 +133,8 @@ fractional_max_pool3d = _fractional(3)
 def _with_indices(pool: Any) -> Any:
     def with_indices(
         input: Tensor,
-        kernel_size: Any,
-        output_size: Any = None,
+        kernel_size: Ints,
+        output_size: Ints | None = None,
         output_ratio: Any = None,
         return_indices: bool = False,  # both come back either way, as in PyTorch
         _random_samples: Tensor | None = None,

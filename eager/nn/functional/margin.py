@@ -195,7 +195,7 @@ def triplet_margin_with_distance_loss(
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
-    p: int = 1,
+    p: Any = 1,
     margin: float = 1.0,
     weight: Tensor | None = None,
     size_average: Any = None,

@@ -16,7 +16,7 @@ from eager.ops.index import SCATTER, TAKE
 from eager.ops.index_and_sort import iota
 from eager.ops.pointwise import where
 from eager.ops.window import MAX_POOL, SUM_POOL
-from eager.symint import integer
+from eager.symint import Ints, integer, integral
 from eager.tensor import Tensor
 
 
@@ -40,7 +40,7 @@ def _unbatch(out: Any, single: bool) -> Any:
 
 
 def _geometry(
-    kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, n: int
+    kernel_size: Ints, stride: Any, padding: Ints, ceil_mode: bool, n: int
 ) -> dict[str, Any]:
     kernel = per_dim(kernel_size, n)
     unset = stride is None or (isinstance(stride, tuple | list) and not stride)
@@ -67,10 +67,10 @@ def _image(n: int, size: int = 5) -> Any:
 def _max_pool(n: int) -> Any:
     def pool(
         input: Tensor,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
@@ -105,10 +105,10 @@ def _with_indices(n: int) -> Any:
 
     def with_indices(
         input: Tensor,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
         ceil_mode: bool = False,
         return_indices: bool = True,  # both come back either way, as in PyTorch
     ) -> Any:
@@ -129,10 +129,10 @@ def _max_unpool(n: int) -> Any:
     def unpool(
         input: Tensor,
         indices: Tensor,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        output_size: Any = None,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        output_size: Ints | None = None,
     ) -> Tensor:
         x, single = _batched(f"max_unpool{n}d", input, n)
         if indices.shape != input.shape:
@@ -205,9 +205,9 @@ def _counts(x: Tensor, geometry: dict[str, Any], include_pad: bool) -> Tensor:
 @functional(lambda: [Sample((_image(1), 2)), Sample((_image(1), 3, 2, 1, True, False))])
 def avg_pool1d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
@@ -225,9 +225,9 @@ def avg_pool1d(
 )
 def avg_pool2d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -242,9 +242,9 @@ def avg_pool2d(
 @full_precision
 def avg_pool3d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -260,8 +260,8 @@ def _lp_pool(n: int) -> Any:
     def pool(
         input: Tensor,
         norm_type: float,
-        kernel_size: Any,
-        stride: Any = None,
+        kernel_size: Ints,
+        stride: Ints | None = None,
         ceil_mode: bool = False,
     ) -> Tensor:
         geometry = _geometry(kernel_size, stride, 0, ceil_mode, n)
@@ -282,7 +282,8 @@ lp_pool3d = _lp_pool(3)
 
 # -------------------------------------------------------------------------------- adaptive
 def _targets(output_size: Any, input: Tensor, n: int) -> tuple[int, ...]:
-    wanted = output_size if isinstance(output_size, tuple | list) else (output_size,) * n
+    given = output_size if isinstance(output_size, tuple | list) else (output_size,) * n
+    wanted = tuple(w if w is None else integral(w) for w in given)
     if len(wanted) != n:
         raise RuntimeError(f"adaptive pooling: output_size must be {n} numbers, got {wanted}")
     if input.ndim <= n and n > 1:

@@ -26,7 +26,7 @@ from eager.ops.index_and_sort import iota
 from eager.ops.move import CAT, apart, constant_pad
 from eager.ops.pointwise import where
 from eager.sym import holds
-from eager.symint import SymInt, index, integer, known_eq
+from eager.symint import Ints, SymInt, index, integer, known_eq
 from eager.tensor import Tensor
 
 
@@ -272,7 +272,7 @@ _SPATIAL = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
 @rounded_once
 def interpolate(
     input: Tensor,
-    size: Any = None,
+    size: Ints | None = None,
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
@@ -325,7 +325,7 @@ def interpolate(
 @functional()
 def upsample(
     input: Tensor,
-    size: Any = None,
+    size: Ints | None = None,
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
@@ -335,13 +335,13 @@ def upsample(
 
 
 @functional()
-def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_nearest(input: Tensor, size: Ints | None = None, scale_factor: Any = None) -> Tensor:
     """`interpolate` with mode "nearest"."""
     return interpolate(input, size, scale_factor, "nearest")
 
 
 @functional()
-def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_bilinear(input: Tensor, size: Ints | None = None, scale_factor: Any = None) -> Tensor:
     """`interpolate` with mode "bilinear" and aligned corners."""
     return interpolate(input, size, scale_factor, "bilinear", True)
 
@@ -401,7 +401,7 @@ def _windows(*given: Any) -> list[tuple[int, ...]]:
     ]
 )
 def unfold(
-    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    input: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
 ) -> Tensor:
     """The windows of (N, C, H, W) as columns: (N, C KH KW, number of windows)."""
     if input.ndim == 3:
@@ -424,11 +424,11 @@ def unfold(
 )
 def fold(
     input: Tensor,
-    output_size: Any,
-    kernel_size: Any,
-    dilation: Any = 1,
-    padding: Any = 0,
-    stride: Any = 1,
+    output_size: Ints,
+    kernel_size: Ints,
+    dilation: Ints = 1,
+    padding: Ints = 0,
+    stride: Ints = 1,
 ) -> Tensor:
     """Columns (N, C KH KW, L) back into an image (N, C, H, W), adding where windows overlap: the
     adjoint of `unfold`."""

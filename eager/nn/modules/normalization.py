@@ -9,12 +9,13 @@ from eager.nn import init
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
 from eager.ops.create import ones, zeros
-from eager.symint import is_int
+from eager.symint import integrals, is_int
 from eager.tensor import Tensor
 
 
 def _shape(normalized_shape: Any) -> tuple[int, ...]:
-    return (normalized_shape,) if is_int(normalized_shape) else tuple(normalized_shape)
+    sizes = integrals(normalized_shape)
+    return (sizes,) if is_int(sizes) else tuple(sizes)
 
 
 class LayerNorm(Module):
