@@ -65,6 +65,9 @@ def scalar_aval(value: Any, device: str = "cpu") -> Aval:
     return _weak(kind, device)
 
 
+INTS = (int, np.integer, np.bool_)  # and bools: numbers of the host without a fraction
+
+
 def plain_number(value: np.generic) -> Any:
     """A number of NumPy as one of Python."""
     return float(value) if isinstance(value, np.longdouble) else value.item()

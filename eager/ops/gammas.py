@@ -19,6 +19,7 @@ from eager.ops import samples as s
 from eager.ops.elementary import digamma, lgamma, trigamma
 from eager.ops.kinds import Host
 from eager.registry import needs_tensors, public, under
+from eager.special_arrays import erf
 from eager.special_arrays import lgamma as log_gamma
 from eager.tensor import Tensor
 
@@ -166,6 +167,21 @@ def _upper_fraction(a: Any, x: Any) -> Any:
     return value
 
 
+_LARGE = 1e5  # series and fraction take some sqrt(a) steps
+
+
+def _uniform(a: Any, x: Any) -> Any:
+    """P(a, x) for large a, by the first terms of Temme's uniform expansion (DLMF 8.12)."""
+    with np.errstate(all="ignore"):
+        mu = (x - a) / a
+        series = mu * mu * (0.5 - mu / 3 + mu * mu / 4)
+        half = np.where(np.abs(mu) < 1e-3, series, mu - np.log1p(mu))
+        eta = np.sign(mu) * np.sqrt(2 * half)
+        first = np.where(np.abs(eta) < 1e-3, eta / 12 - 1 / 3, 1 / mu - 1 / eta)
+        rest = np.exp(-a * half) / np.sqrt(2 * math.pi * a) * first
+        return 0.5 * (1 + erf(eta * np.sqrt(a / 2))) - rest
+
+
 def _incomplete(a: Any, x: Any, upper: bool) -> Any:
     kind = np.result_type(a, x)
     a, x = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(x, np.float64))
@@ -174,6 +190,9 @@ def _incomplete(a: Any, x: Any, upper: bool) -> Any:
     out = np.full(a.shape, np.nan)
     out[(a > 0) & (x == 0) | (a == np.inf) & (x >= 0) & (x < np.inf)] = low
     out[(a >= 0) & (a < np.inf) & (x == np.inf) | (a == 0) & (x > 0)] = high
+    large = inside & (a > _LARGE)
+    below = _uniform(a[large], x[large])
+    out[large], inside = 1 - below if upper else below, inside & ~large
     for chosen, part, is_upper in (
         (inside & (x <= np.maximum(a, 1)), _lower_series, False),
         (inside & (x > np.maximum(a, 1)), _upper_fraction, True),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
-from eager.aval import Aval, scalar_aval
+from eager.aval import INTS, Aval, scalar_aval
 from eager.dispatch import apply, apply_binary, apply_unary, must_hold
 from eager.notice import options
 from eager.op import Sample, Samples
@@ -191,13 +191,10 @@ def _toward_zero(x: Any, y: Any) -> Tensor:
     return div(x, y, rounding_mode="trunc")
 
 
-_INTS = (int, np.integer, np.bool_)
-
-
 def is_integral(*operands: Any) -> bool:
     """Whether all operands (tensors or numbers) are ints or bools."""
     for x in operands:  # half the time of `all`
-        if not (x.dtype.category < dt.FLOAT if isinstance(x, Tensor) else isinstance(x, _INTS)):
+        if not (x.dtype.category < dt.FLOAT if isinstance(x, Tensor) else isinstance(x, INTS)):
             return False
     return True
 
@@ -206,9 +203,8 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     """alpha * other, where alpha takes the type of `input` and `other` together."""
     if type(alpha) is int and alpha == 1:
         return other
-    alpha = alpha.item() if isinstance(alpha, np.generic) else alpha
     if is_integral(input, other):
-        if isinstance(alpha, float | complex):
+        if isinstance(alpha, float | complex | np.inexact):
             raise RuntimeError(
                 "For integral input tensors, argument alpha must not be a floating point number, "
                 f"got {alpha}: convert an operand with .float()"
