@@ -29,7 +29,7 @@ from eager.ops.gammas import igamma as gammainc  # noqa: F401
 from eager.ops.gammas import igammac as gammaincc  # noqa: F401
 from eager.ops.gammas import mvlgamma as multigammaln  # noqa: F401
 from eager.ops.gammas import zeta as zeta
-from eager.ops.pointwise import unary, where
+from eager.ops.pointwise import binary_op, unary, where
 from eager.ops.polynomials import FUNCTIONS as _POLYNOMIALS
 from eager.registry import PUBLIC, needs_tensors, under
 from eager.tensor import Tensor
@@ -51,7 +51,6 @@ _SAME: Final = (
 globals().update({name: PUBLIC[name].fn for name in _SAME})
 globals().update(_POLYNOMIALS)
 globals().update(_BESSEL)
-_xlogy = PUBLIC["xlogy"].fn
 psi = PUBLIC["digamma"].fn
 gammaln = PUBLIC["lgamma"].fn
 
@@ -72,11 +71,26 @@ entr = unary(
 )
 
 
+def _log1p_vjp(g: Tensor, x: Any, y: Any) -> tuple[Any, Any]:
+    log = y.log1p() if isinstance(y, Tensor) else math.log1p(y)
+    zero = (x == 0) & (y <= -1)
+    along = where(zero, 0.0, g * log) if isinstance(x, Tensor) else None
+    return along, g * x / (1 + y) if isinstance(y, Tensor) else None
+
+
+XLOG1PY = binary_op(
+    "xlog1py",
+    lambda m, x, y: m.where(m.is_nan(y), y, m.where(m.eq(x, 0), 0.0, x * m.log1p(y))),
+    _log1p_vjp,
+    result="float",
+)
+
+
 @_special(lambda: [Sample((s.values((3, 4)), s.values((3, 4), -0.5, 2.0, seed=1)))])
 @needs_tensors("one")
 def xlog1py(input: Any, other: Any) -> Tensor:
     """x log(1 + y); 0 where x is 0, unless y is NaN."""
-    return _xlogy(input, 1 + other)
+    return apply(XLOG1PY, input, other)
 
 
 @_special(lambda: [Sample((s.values((3, 4)),))])

@@ -125,9 +125,20 @@ tanh = unary("tanh", "tanh", lambda g, out: (g * (1 - out * out),), samples=_wit
 
 
 def _asinh_body(m: Any, x: Any, size: Any) -> Any:
-    """log1p(a + a^2 / (1 + sqrt(1 + a^2))) with the fraction cut by a: a^2 may overflow."""
+    """log1p(a + a^2 / (1 + sqrt(1 + a^2))) with the fraction cut by a: a^2 may overflow; log(2a) far
+    out, where the sum may, too."""
     one_over = 1.0 / size
-    return m.sign(x) * m.log1p(size + size / (one_over + m.sqrt(1.0 + one_over * one_over)))
+    near = m.log1p(size + size / (one_over + m.sqrt(1.0 + one_over * one_over)))
+    out = m.where(size < _FAR, near, m.log(size) + math.log(2.0))
+    return m.where(m.eq(x, 0.0), x, m.where(x < 0.0, -out, out))
+
+
+_FAR = 1e10  # from here on, 1 is nothing beside the square
+
+
+def _acosh_body(m: Any, x: Any) -> Any:
+    near = m.log1p(x - 1.0 + m.sqrt(x - 1.0) * m.sqrt(x + 1.0))
+    return m.where(x < _FAR, near, m.log(x) + math.log(2.0))
 
 
 asinh = unary(
@@ -139,8 +150,9 @@ asinh = unary(
 )
 acosh = unary(
     "acosh",
-    lambda m, x: m.log1p(x - 1.0 + m.sqrt(x - 1.0) * m.sqrt(x + 1.0)),  # x * x may overflow
+    _acosh_body,
     lambda g, x: (g * ((x - 1).rsqrt() * (x + 1).rsqrt()),),  # on the branch of acosh itself
+    of_complex=np.arccosh,
     alias=("arccosh",),
     samples=s.on(1.1, 4.0),
 )
@@ -309,7 +321,8 @@ def _digamma_body(m: Any, x: Any) -> Any:
     negative whole number is a pole: NaN."""
     negative = x < 0.0
     z = m.where(negative, 1.0 - x, x)
-    reflected = m.where(m.eq(x, m.floor(x)), float("nan"), -math.pi / m.tan(x * math.pi))
+    turn = x - m.round(x)  # tan's period is 1 half turn: exact beside the poles
+    reflected = m.where(m.eq(turn, 0.0), float("nan"), -math.pi / m.tan(turn * math.pi))
     total = m.where(negative, reflected, 0.0)
     for _ in range(8):
         small = z < 8.0
@@ -330,14 +343,15 @@ def _trigamma_body(m: Any, x: Any) -> Any:
     """The derivative of digamma, the same way."""
     negative = x < 0.5
     z = m.where(negative, 1.0 - x, x)
-    sine = m.sin(x * math.pi)
-    total = 0.0 * x
+    sine = m.sin((x - m.round(x)) * math.pi)
+    total = 0.0
     for _ in range(8):
         small = z < 8.0
         total = total + m.where(small, 1.0 / (z * z), 0.0)
         z = m.where(small, z + 1.0, z)
     inverse = 1.0 / (z * z)
     total = total + 1.0 / z + 0.5 * inverse + _horner(inverse, _TRIGAMMA) * inverse / z
+    total = m.where(m.eq(x, math.inf), 0.0, total)
     return m.where(negative, (math.pi / sine) * (math.pi / sine) - total, total)
 
 
@@ -386,7 +400,7 @@ XLOGY = binary_op(
 xlogy = binary(XLOGY, tensors="one", samples=s.on_two(second=(0.2, 2.0), number=2.0))
 HEAVISIDE = binary_op(
     "heaviside",
-    lambda m, x, y: m.where(m.eq(x, 0), y, m.where(x < 0, 0.0, 1.0)),
+    lambda m, x, y: m.where(m.eq(x, 0), y, m.where(x > 0, 1.0, 0.0)),
 )
 heaviside = binary(HEAVISIDE, tensors="both", samples=s.on_two(number=None, grad=False))
 

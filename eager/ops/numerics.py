@@ -11,6 +11,8 @@ from eager import dtype as dt
 from eager.aval import broadcast_shapes as _broadcast
 from eager.casts import rounded_once
 from eager.device import Size
+from eager.dispatch import apply
+from eager.op import REGISTRY
 from eager.ops import samples as s
 from eager.ops.move import cat, stack
 from eager.ops.part_views import split
@@ -346,7 +348,11 @@ def corrcoef(input: Tensor) -> Tensor:
     if c.ndim == 0:
         return c / c
     spread = c.diagonal().sqrt()
-    return (c / spread.unsqueeze(0) / spread.unsqueeze(1)).clamp(-1, 1)
+    found = c / spread.unsqueeze(0) / spread.unsqueeze(1)
+    if not found.dtype.is_complex:
+        return found.clamp(-1, 1)
+    parts = found.real.clamp(-1, 1), found.imag.clamp(-1, 1)
+    return apply(REGISTRY["complex"], *parts)
 
 
 @public(

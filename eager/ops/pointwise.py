@@ -177,7 +177,7 @@ TRUNC_DIVIDE = binary_op(
 INT_DIVIDE = binary_op("int_divide", "trunc_div")
 REMAINDER = binary_op(
     "remainder",
-    "mod",
+    lambda m, x, y: m.where(m.eq(m.mod(x, y), 0), x * 0, m.mod(x, y)),  # a zero has x's sign
     lambda g, x, y, needs: (g, -g * constant(x // y) if needs[1] else None),
 )
 FMOD = binary_op(

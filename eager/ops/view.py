@@ -373,9 +373,8 @@ def ravel(input: Tensor) -> Tensor:
 def unflatten(input: Tensor, dim: int, sizes: Ints) -> Tensor:
     """Dimension `dim` as several (one -1 is inferred)."""
     d = norm_dim(dim, input.ndim, "unflatten")
-    return reshape(
-        input, replaced(tuple(input.shape), d, *infer_shape(tuple(sizes), input.shape[d]))
-    )
+    parts = infer_shape(tuple(sizes), input.shape[d])
+    return reshape(input, replaced(tuple(input.shape), d, *parts))
 
 
 # --------------------------------------------------------------------- squeeze, unsqueeze

@@ -186,6 +186,8 @@ def _avg_pool(
         by = _product(geometry["kernel"])
     elif by is None:
         by = _counts(x, geometry, count_include_pad)
+        for d in range(2, 2 + n):  # in the padding, no window begins
+            by = by.narrow(d, 0, total.shape[d])
     whole = x.dtype.category < dt.FLOAT
     return _unbatch(total.div(by, rounding_mode="trunc") if whole else total / by, single)
 

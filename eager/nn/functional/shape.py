@@ -114,7 +114,8 @@ def _pad_from_inside(input: Tensor, dim: int, before: int, after: int, mode: str
         places = (iota(n + before + after, like=input) - before).clamp(0, n - 1)
         return apply(TAKE, input, places, dim=dim)
     middle = input.narrow(dim, cut[0], n - sum(cut)) if any(cut) else input
-    head, tail = _AROUND[mode](middle, dim, max(before, 0), max(after, 0))
+    around = input if mode == "reflect" else middle  # what is cut still shows in the mirror
+    head, tail = _AROUND[mode](around, dim, max(before, 0), max(after, 0))
     parts = [part for part in (head, middle, tail) if part.shape[dim]]
     return apply(CAT, *parts, dim=dim) if len(parts) > 1 else middle.clone()
 
