@@ -351,11 +351,14 @@ def _check_parameters(parameters: list[Any], differentiable: bool) -> None:
 
 
 def _like(parameter: Tensor, name: str, value: Any) -> Any:
-    """A copy of a state value, in the parameter's dtype and beside it (but the step count keeps its
-    own, and stays where it is)."""
+    """A state value, in the parameter's dtype and beside it (but the step count keeps its own, and
+    stays where it is); a tensor that is so already is shared, as in PyTorch."""
+    if isinstance(value, dict):
+        return {k: _like(parameter, name, v) for k, v in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_like(parameter, name, v) for v in value)
     if not isinstance(value, Tensor):
-        return copy.deepcopy(value)
-    value = value.detach().clone()
+        return value
     if name == "step" or not parameter.dtype.is_floating_point:
         return value
     return value.to(parameter.device, parameter.dtype)

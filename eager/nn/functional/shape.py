@@ -117,7 +117,7 @@ def _pad_from_inside(input: Tensor, dim: int, before: int, after: int, mode: str
     around = input if mode == "reflect" else middle  # what is cut still shows in the mirror
     head, tail = _AROUND[mode](around, dim, max(before, 0), max(after, 0))
     parts = [part for part in (head, middle, tail) if part.shape[dim]]
-    return apply(CAT, *parts, dim=dim) if len(parts) > 1 else middle.clone()
+    return apply(CAT, *parts, dim=dim) if len(parts) > 1 else (*parts, middle)[0].clone()
 
 
 # -------------------------------------------------------------------------------- resizing
