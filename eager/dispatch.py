@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager import dtype as dt
 from eager import on_device
 from eager import tensor as tensor_module
 from eager.aval import Aval, plain_number, scalar_aval
@@ -174,6 +175,20 @@ def apply_binary(op: Op, x: Any, y: Any) -> Any:
                 return apply(op, x, y)
             return wrap(result if type(result) is ARRAY else np.asarray(result))
     return apply(op, x, y)
+
+
+def with_tensor(x: Any, y: Any) -> Any:
+    """`x`, which is made a tensor where neither is one: what two numbers give has the default
+    dtype, as in PyTorch."""
+    if isinstance(x, Tensor) or isinstance(y, Tensor) or type(x) not in _PLAIN:
+        return x
+    own = scalar_aval(x).dtype
+    default = dt.get_default_dtype()
+    kinds = {dt.float64: default, dt.complex128: dt.default_complex()}
+    return Tensor._full(x, Aval((), kinds.get(own, own)))
+
+
+_PLAIN = frozenset({bool, int, float, complex})
 
 
 # ------------------------------------------------------------------------ many examples at once

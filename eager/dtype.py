@@ -254,6 +254,13 @@ def stored(value: Any, dtype: DType) -> Any:
     raise too_large(value, dtype)
 
 
+def converted(array: Any, to: np.dtype) -> Any:
+    """A copy in another dtype. What becomes float16 is rounded to float32 first, as compiled code
+    and PyTorch do it."""
+    wide = to == float16.np and array.dtype != np.float32
+    return (array.astype(np.float32) if wide else array).astype(to, order="C")
+
+
 def too_large(value: Any, dtype: DType) -> RuntimeError:
     return RuntimeError(f"value {value} cannot be converted to type {dtype.name} without overflow")
 

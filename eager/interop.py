@@ -55,11 +55,11 @@ def _array_of(data: Any, dtype: DType | None) -> Any:
         if dtype.category is dt.INT and array.size and listed:
             for extreme in (array.min(), array.max()):  # a number that does not fit is refused
                 dt.stored(extreme.item() if array.dtype != object else extreme, dtype)
-        return array.astype(dtype.np, copy=False)
+        return array if array.dtype == dtype.np else dt.converted(array, dtype.np)
     if not isinstance(data, (np.ndarray, np.generic)):
         kinds = _kinds(data)
         dtype = functools.reduce(dt.promote_types, kinds) if kinds else dt.get_default_dtype()
-        return array.astype(dtype.np, copy=False)
+        return array if array.dtype == dtype.np else dt.converted(array, dtype.np)
     if array.dtype.kind in "iu" and array.dtype not in _KNOWN:
         return array.astype(np.int64)
     return array

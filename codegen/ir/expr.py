@@ -195,6 +195,8 @@ def short_index(index: Affine) -> Expr:
 def cast(x: Expr, dtype: DType) -> Expr:
     if x.dtype is dtype:
         return x
+    if dtype is dt.float16 and x.dtype in (dt.float64, dt.int64, dt.int32):  # see dtype.converted
+        x = cast(x, dt.float32)
     if isinstance(x, Const):
         return const(np.asarray(x.value, x.dtype.np).astype(dtype.np).item(), dtype)
     if isinstance(x, Cast) and _lossless(x.arg.dtype, x.dtype):

@@ -33,6 +33,7 @@ def _full_kernel(arrays: tuple[Any, ...], attrs: Attrs) -> Any:
     if zero and not memory.pooled(shape, kind):
         return np.zeros(shape, kind)  # fresh pages are zero already
     out = memory.empty(shape, kind)
+    value = np.float32(value) if kind == np.float16 and type(value) is float else value
     np.copyto(out, value, casting="unsafe")
     return out
 

@@ -125,8 +125,8 @@ tanh = unary("tanh", "tanh", lambda g, out: (g * (1 - out * out),), samples=_wit
 
 
 def _asinh_body(m: Any, x: Any, size: Any) -> Any:
-    """log1p(a + a^2 / (1 + sqrt(1 + a^2))) with the fraction cut by a: a^2 may overflow; log(2a) far
-    out, where the sum may, too."""
+    """log1p(a + a^2 / (1 + sqrt(1 + a^2))) with the fraction cut by a: a^2 may overflow; log(2a)
+    far out, where the sum may, too."""
     one_over = 1.0 / size
     near = m.log1p(size + size / (one_over + m.sqrt(1.0 + one_over * one_over)))
     out = m.where(size < _FAR, near, m.log(size) + math.log(2.0))

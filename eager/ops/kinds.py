@@ -208,7 +208,7 @@ class Cast(Op):
         return self.run(arrays, attrs)
 
     def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
-        return (np.asarray(arrays[0]).astype(attrs["dtype"].np, order="C"),)
+        return (dt.converted(np.asarray(arrays[0]), attrs["dtype"].np),)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 
 from eager import dtype as dt
 from eager.aval import INTS, Aval, scalar_aval
-from eager.dispatch import apply, apply_binary, apply_unary, must_hold
+from eager.dispatch import apply, apply_binary, apply_unary, must_hold, with_tensor
 from eager.notice import options
 from eager.op import Sample, Samples
 from eager.ops import samples as s
@@ -105,7 +105,7 @@ def binary(
     def fn(input: Any, other: Any) -> Tensor:
         if tensors and (type(input) is not Tensor or (both and type(other) is not Tensor)):
             require_tensors(op.name, tensors, (input, other))
-        return apply_binary(op, input, other)
+        return apply_binary(op, input if tensors else with_tensor(input, other), other)
 
     fn.__name__ = fn.__qualname__ = op.name
     fn.__doc__ = doc or f"Elementwise {op.name} of two tensors, or a tensor and a number."
@@ -226,7 +226,7 @@ def add(input: Any, other: Any, tensor: Any = None, *, alpha: Any = 1) -> Tensor
     `add(input, alpha, other)`."""
     if tensor is not None:
         alpha, other = other, tensor
-    return apply(ADD, input, _scaled(input, other, alpha))
+    return apply(ADD, with_tensor(input, other), _scaled(input, other, alpha))
 
 
 @public(inplace=SUB, alias=("subtract",), samples=_arithmetic)
@@ -235,7 +235,7 @@ def sub(input: Any, other: Any, tensor: Any = None, *, alpha: Any = 1) -> Tensor
     `sub(input, alpha, other)`."""
     if tensor is not None:
         alpha, other = other, tensor
-    return apply(SUB, input, _scaled(input, other, alpha))
+    return apply(SUB, with_tensor(input, other), _scaled(input, other, alpha))
 
 
 @public(samples=_arithmetic)
@@ -256,7 +256,7 @@ mul = binary(MUL, alias=("multiply",), samples=_arithmetic)
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """True division (ints become floats), or rounded down ("floor") or towards zero ("trunc")."""
     if rounding_mode is None:
-        return apply(DIV, input, other)
+        return apply(DIV, with_tensor(input, other), other)
     if rounding_mode == "floor":
         return _nonzero(FLOOR_STEPS, input, other)
     if rounding_mode == "trunc":
@@ -279,7 +279,7 @@ def _nonzero(op: Pointwise, x: Any, y: Any) -> Tensor:
             must_hold(y.ne(0).all(), "ZeroDivisionError")
         else:
             must_be("ZeroDivisionError", operator.ne, y, 0)
-    return apply_binary(op, x, y)
+    return apply_binary(op, with_tensor(x, y), y)
 
 
 @public(inplace=True, samples=_divisible)

@@ -1,0 +1,131 @@
+"""Zeros with a sign, infinities, NaN, poles and the ends of the range, as PyTorch has them, in eager
+and in one compiled graph."""
+
+import math
+
+import numpy as np
+import pytest
+
+import eager
+from eager.nn import functional as F
+from jitcap import jit
+
+INF, NAN = math.inf, math.nan
+LARGEST = float(np.finfo("f4").max)
+# (function, arguments, values)
+CASES = [
+    (lambda x: x.asinh(), [[-0.0, 0.0, LARGEST, -LARGEST, INF]],
+     [-0.0, 0.0, 89.415986, -89.415986, INF]),
+    (lambda x: x.acosh(), [[1.0, LARGEST, INF, -2.0]], [0.0, 89.415986, INF, NAN]),
+    (eager.heaviside, [[NAN, 0.0, -0.0, 1.0, -1.0], [0.5] * 5], [0.0, 0.5, 0.5, 1.0, 0.0]),
+    (eager.remainder, [[-0.0, 0.0, -3.0, 3.0, 0.0], [2.0, -2.0, 3.0, -3.0, -INF]],
+     [-0.0, 0.0, -0.0, 0.0, 0.0]),
+    (eager.remainder, [[5.0, -5.0, 5.0, -5.0, NAN], [3.0, 3.0, -3.0, -INF, 1.0]],
+     [2.0, 1.0, -1.0, -5.0, NAN]),
+    (lambda x: x.digamma(), [[-0.9999998807907104, -88.72283935546875, -1.0, 2.0]],
+     [-8388607.5, 1.8446367, NAN, 0.42278434]),
+    (lambda x: eager.polygamma(1, x), [[INF, 2.0]], [0.0, 0.64493407]),
+    (eager.special.xlog1py, [[INF, 2.0, 0.0, 0.0], [1e-38, 1e-9, -1.0, NAN]],
+     [INF, 2e-9, 0.0, NAN]),
+    (lambda x, y: x**y, [[0.0, -0.0, 0.0, 0.0], [-1.0, -1.0, -2.0, 0.0]], [INF, -INF, INF, 1.0]),
+]  # fmt: skip
+
+
+def _same(got, want):
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+    zero = np.equal(want, 0)
+    np.testing.assert_array_equal(np.signbit(got)[zero], np.signbit(want)[zero])
+
+
+@pytest.mark.parametrize("backend", [None, "python", "cpp"])
+def test_special_values(backend):
+    operands = [[eager.tensor(x) for x in given] for _, given, _ in CASES]
+
+    def step(operands):
+        return [fn(*xs) for (fn, _, _), xs in zip(CASES, operands, strict=True)]
+
+    results = (step if backend is None else jit(step, backend=backend))(operands)
+    for (_, _, want), got in zip(CASES, results, strict=True):
+        _same(got.numpy(), np.array(want, "f4"))
+
+
+def test_complex_branches_are_those_of_numpy():
+    x = np.array([complex(-2, -0.0), complex(-2, 0.0), -2 - 1j, 1e-3j], "c16")
+    np.testing.assert_allclose(eager.from_numpy(x).acosh().numpy(), np.arccosh(x))
+
+
+def test_incomplete_gammas_of_large_numbers():
+    a = eager.tensor([1e6, 1e6, 1e10, 3e300, 1e5 + 1], dtype=eager.float64)
+    x = eager.tensor([1e6, 1.001e6, 1e10, 3e300, 1e5], dtype=eager.float64)
+    want = [0.5001329807590223, 0.8413447863672274, 0.5000013298, 0.5, 0.499158956895]
+    np.testing.assert_allclose(eager.special.gammainc(a, x).numpy(), want, rtol=1e-9)
+    total = eager.special.gammainc(a, x) + eager.special.gammaincc(a, x)
+    np.testing.assert_allclose(total.numpy(), 1.0)
+
+
+@pytest.mark.parametrize("n", [6, 7, 8])
+def test_means_of_windows_that_begin_in_the_padding(n):
+    x = eager.ones(1, 1, n, n)
+    out = F.avg_pool2d(x, 2, 3, 1, ceil_mode=True, count_include_pad=False)
+    assert (out == 1).all()
+    corner = F.avg_pool2d(x, 2, 3, 1, ceil_mode=True)[0, 0, 0, 0]
+    assert corner == 0.25
+
+
+@pytest.mark.parametrize(
+    ("sizes", "want"),
+    [((-1, 2), [1, 2, 3, 2, 1]), ((-2, 2), [2, 3, 2, 1]), ((1, -1), [1, 0, 1, 2]),
+     ((2, -3), [2, 1, 0]), ((-4, 2), [2, 1]), ((-1, -1), [1, 2])],
+)  # fmt: skip
+def test_a_mirror_shows_what_is_cut(sizes, want):
+    x = eager.arange(4.0).reshape(1, 1, 4)
+    assert F.pad(x, sizes, mode="reflect").flatten().tolist() == want
+
+
+def test_correlations_of_complex_numbers():
+    rows = np.array([[1 + 1j, 2, 3j], [2, 1j, 4]], "c8")
+    got = eager.corrcoef(eager.from_numpy(rows)).numpy()
+    np.testing.assert_allclose(got, np.corrcoef(rows), rtol=1e-5)
+
+
+def test_loaded_state_is_shared():
+    def optimizer():
+        weight = eager.ones(2, requires_grad=True)
+        return eager.optim.Adam([weight]), weight
+
+    first, weight = optimizer()
+    weight.sum().backward()
+    first.step()
+    saved = first.state_dict()
+    second, other = optimizer()
+    second.load_state_dict(saved)
+    for name in ("exp_avg", "exp_avg_sq", "step"):
+        assert second.state[other][name] is saved["state"][0][name]
+    assert second.param_groups[0] is not saved["param_groups"][0]
+
+
+def test_two_numbers_give_the_default_dtype():
+    for got, want, dtype in (
+        (eager.add(4, 3.3), 7.3, eager.float32),
+        (eager.div(4, 3), 4 / 3, eager.float32),
+        (eager.sub(4, 3.5), 0.5, eager.float32),
+        (eager.mul(2j, 3), 6j, eager.complex64),
+        (eager.div(7.5, 2, rounding_mode="trunc"), 3.0, eager.float32),
+        (eager.add(4, 3), 7, eager.int64),
+        (eager.floor_divide(7, 2), 3, eager.int64),
+    ):
+        assert got.dtype is dtype
+        assert got.item() == pytest.approx(want)
+
+
+# Just above the middle of two neighbours in float16, where float32 does not see it.
+MIDDLE = 1 + 2**-11 + 2**-40
+
+
+@pytest.mark.parametrize("backend", ["python", "cpp"])
+def test_float64_becomes_float16_by_way_of_float32(backend):
+    x = eager.tensor([MIDDLE, 2049.0001, 65519.99], dtype=eager.float64)
+    for got in (x.half(), jit(lambda x: x.half(), backend=backend)(x)):
+        assert got.tolist() == [1.0, 2048.0, 65504.0]
+    assert eager.full((1,), MIDDLE, dtype=eager.float16).item() == 1.0
+    assert eager.tensor([MIDDLE], dtype=eager.float16).item() == 1.0
