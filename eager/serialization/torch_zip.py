@@ -25,7 +25,7 @@ from eager.serialization.memory import Loaded, placed, strided
 from eager.serialization.pickled import ADVICE, Callee, Machine
 from eager.serialization.plain import listed
 from eager.serialization.refusal import LoadError, give_attributes, size_of
-from eager.serialization.torch_write import STORAGES
+from eager.serialization.torch_write import STORAGES, public_name
 from eager.serialization.trusted import Unpickler
 from eager.sparse.make import sparse_coo_tensor, sparse_csc_tensor, sparse_csr_tensor
 from eager.sparse.tensor import COO, CSC, CSR
@@ -37,26 +37,28 @@ _allowed: dict[str, Callee] = {}
 
 
 # ------------------------------------------------------------------------ what the user allows
-def _full_name(entry: Any) -> tuple[str, Any]:
+def _named(entry: Any) -> tuple[Any, set[str]]:
+    """What an entry allows, and the names by which files know it."""
     if isinstance(entry, tuple):
         value, name = entry
-        return name, value
-    return f"{entry.__module__}.{entry.__qualname__}", entry
+        return value, {name}
+    return entry, {f"{entry.__module__}.{entry.__qualname__}", ".".join(public_name(entry))}
 
 
 def add_safe_globals(safe_globals: Iterable[Any]) -> None:
     """Classes and functions that files may name, and which are then called: only what you trust.
 
     Each is the object itself, or a pair of it and the full name by which files know it."""
-    for name, value in map(_full_name, safe_globals):
-        if name.partition(".")[0] in _NEVER:
-            raise ValueError(f"add_safe_globals: {name} would let a file run anything")
-        _allowed[name] = Callee(name, value, users=True, value=value)
+    for value, names in map(_named, safe_globals):
+        for name in names:
+            if name.partition(".")[0] in _NEVER:
+                raise ValueError(f"add_safe_globals: {name} would let a file run anything")
+            _allowed[name] = Callee(name, value, users=True, value=value)
 
 
 def get_safe_globals() -> list[Any]:
     """What `add_safe_globals` has allowed."""
-    return [callee.make for callee in _allowed.values()]
+    return list({id(callee.make): callee.make for callee in _allowed.values()}.values())
 
 
 def clear_safe_globals() -> None:

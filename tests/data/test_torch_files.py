@@ -369,6 +369,18 @@ def test_whole_modules_are_named_as_users_name_them():
     file.seek(0)
     with pytest.raises(pickle.UnpicklingError, match=r"Net.*add_safe_globals"):
         eager.load(file)
+    file = io.BytesIO()
+    eager.save(model, file)
+    used = [
+        Net,
+        eager.nn.Sequential,
+        eager.nn.Linear,
+        eager.nn.BatchNorm1d,
+        eager.nn.functional.relu,
+    ]
+    with serialization.safe_globals(used):
+        assert serialization.get_safe_globals() == used
+        checkpoints.same(eager.load(file).state_dict(), model.state_dict())
 
 
 HOMES = {b"", b".nn", b".nn.functional", b".optim", b".optim.lr_scheduler", b".distributions"}
