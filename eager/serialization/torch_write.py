@@ -22,6 +22,7 @@ from eager import copies
 from eager.device import Size, device
 from eager.dtype import DType
 from eager.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+from eager.recursion import room
 from eager.serialization.memory import Pieces
 from eager.sparse.tensor import COO, SparseTensor
 from eager.storage import TypedStorage, UntypedStorage
@@ -252,7 +253,10 @@ def write(value: Any, file: BinaryIO) -> None:
     fit."""
     pickler = _Pickler()
     try:
-        pickler.dump(value)
+        with room():
+            pickler.dump(value)
+    except RecursionError:
+        raise SaveError("eager.save: values are nested too deeply") from None
     except Exception as error:
         path, culprit = _culprit(value, "the object", [])
         raise SaveError(

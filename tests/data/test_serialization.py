@@ -86,6 +86,21 @@ def test_what_cannot_be_saved_is_named():
             eager.save({"f": [0, lambda: 0]}, io.BytesIO(), format=format)
 
 
+def test_deep_values():
+    value = []
+    for _ in range(1000):
+        value = [value]
+    file = io.BytesIO()
+    eager.save(value, file)
+    back = eager.load(file)
+    while back:
+        (back,) = back
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(TypeError, match="too deep"):
+        eager.save(value, io.BytesIO())
+
+
 def test_pickles_and_damaged_files_are_refused():
     file = io.BytesIO(pickle.dumps([1]))
     with pytest.raises(RuntimeError):
