@@ -211,7 +211,8 @@ def _array_of(raw: Any, dtype: Any, shape: Any, *, fortran: Any) -> Any:
     if not isinstance(raw, bytes | bytearray) or len(raw) != count:
         raise LoadError(f"a NumPy array of {count} bytes is made of something else")
     order: Any = "F" if fortran else "C"
-    return np.ndarray(sizes, dtype, bytearray(raw), order=order)
+    kind = np.dtype(dtype.str)  # the one object of its kind, where a file makes others
+    return np.ndarray(sizes, kind, bytearray(raw), order=order)
 
 
 def _begun(cls: Any, shape: Any = (0,), code: Any = b"b") -> Any:
@@ -226,7 +227,7 @@ def _array_state(target: Any, state: Any) -> None:
         raise LoadError("the state of a NumPy array is none, or is there twice")
     _, shape, dtype, fortran, raw = state
     whole = _array_of(raw, dtype, shape, fortran=fortran)
-    target.__setstate__((1, whole.shape, dtype, bool(fortran), bytes(raw)))
+    target.__setstate__((1, whole.shape, whole.dtype, bool(fortran), bytes(raw)))
 
 
 def _from_buffer(raw: Any, dtype: Any, shape: Any, order: Any) -> Any:

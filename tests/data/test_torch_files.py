@@ -287,6 +287,8 @@ def test_values_of_the_library_and_of_numpy_by_any_protocol(protocol):
     for name, value in checkpoints.plain():
         program = pickle.dumps(value, protocol)
         checkpoints.same(eager.load(io.BytesIO(torch_file(program))), value, name)
+    program = pickle.dumps(np.ones(2), protocol)
+    assert eager.load(io.BytesIO(torch_file(program))).dtype is np.dtype("float64")
 
 
 def test_files_of_before_1_6():
