@@ -286,7 +286,8 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
         raise Break("generator", "a generator is left inside a try or with block")
     tracer = session.tracer
     probe = epilogue(session, value, Places())
-    _rehearse(session, value, probe)
+    with _raised_later():
+        _rehearse(session, value, probe)
     session.ties.check()
     require_unchanged(session)
     require_unseen(session)
@@ -299,7 +300,8 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
     for each in drawn:
         names.later(each)
     end = epilogue(session, value, names)
-    joint = _joint(session, end)
+    with _raised_later():
+        joint = _joint(session, end)
     _drop_unused_inputs(session, end)
     graph = tracer.graph([*end.outputs, *tracer.checks])
     if joint is not None:
@@ -359,6 +361,17 @@ def _joint(session: Session, end: Epilogue) -> Joint | None:
     if joint.finds_sizes_late:
         raise Break("data dependent", "a size that gradients from outside decide")
     return joint
+
+
+@contextmanager
+def _raised_later() -> Iterator[None]:
+    """What a derivative of the user's raises is raised by the backward, if there ever is one."""
+    try:
+        yield
+    except (Break, DataDependent, UnknownValue, UnsupportedPython, RecursionError):
+        raise
+    except Exception as error:
+        raise Break("later effect", f"backward() would raise {words(error)}") from error
 
 
 _LEFT: Final = ("lines", "effects", "calls", "value", "outputs")  # of an epilogue: what it leaves

@@ -88,7 +88,7 @@ class Frame:
     """One activation: like CPython's, locals and cells share one table of slots, by name."""
 
     __slots__ = (
-        "bytecode", "count", "fast", "function", "globals", "handled", "library", "limit",
+        "asked", "bytecode", "count", "fast", "function", "globals", "handled", "library", "limit",
         "namespace", "pc", "stack",
     )  # fmt: skip
 
@@ -99,6 +99,7 @@ class Frame:
         self.function = function
         self.library: bool | None = None  # whether a library's function runs, once asked
         self.namespace: dict[str, Any] | None = None  # of a class body
+        self.asked: dict[str, Any] | None = None  # what `locals()` gave
         self.stack: list[Any] = []
         self.pc = 0
         self.count = 0  # instructions completed, in a run that has a limit
@@ -133,6 +134,20 @@ class Frame:
                     in_cell = name in cells and type(value) is CellType
                     bound[name] = load_cell(value) if in_cell else value
         return bound
+
+    def snapshot(self, load_cell: Callable[[CellType], Any]) -> dict[str, Any]:
+        """What `locals()` gives: until 3.12 one dictionary, brought up to date."""
+        now = self.names(load_cell)
+        if now is self.namespace or VERSION >= (3, 13):
+            return now
+        if self.asked is None:
+            self.asked = {}
+        code = self.code
+        own = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+        for name in self.asked.keys() & own - now.keys():
+            del self.asked[name]
+        self.asked.update(now)
+        return self.asked
 
     def leave(self) -> None:
         """Let go of the locals, in their order, though a refused capture may hold the frame."""

@@ -120,6 +120,7 @@ _ASKED: Final = {
     "math": "",
     "operator": "add sub mul truediv floordiv mod pow neg pos abs invert and_ or_ xor lshift "
     "rshift lt le eq ne gt ge is_ is_not not_ truth index",
+    "jitcap.capture.builtins.containers": "implementation",
     "jitcap.capture.host": "prints_by_library warns_by_library",
     "jitcap.capture.kinds.caches": "kept",
     "jitcap.capture.kinds.tensors": "_input own_names",

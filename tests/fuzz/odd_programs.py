@@ -22,7 +22,7 @@ LEFT_OUT = {
     "input", "open", "exit", "quit", "breakpoint", "help", "copyright", "credits", "license", "print",
     "id", "exec", "eval", "compile", "sleep", "time", "time_ns", "perf_counter", "perf_counter_ns",
     "monotonic", "monotonic_ns", "process_time", "process_time_ns", "thread_time", "thread_time_ns",
-    "setlocale", "clock_settime", "clock_settime_ns", "tzset", "uuid1", "uuid4", "getnode", "main",
+    "setlocale", "clock_settime", "clock_settime_ns", "tzset", "dataclass", "uuid1", "uuid4", "getnode", "main",
     "runctx", "run", "token_bytes", "token_hex", "token_urlsafe", "randbits", "randbelow", "choice",
     "SystemRandom", "localtime", "gmtime", "ctime", "asctime", "get_clock_info", "clock_gettime",
     "clock_gettime_ns", "KeyboardInterrupt", "SystemExit", "BaseException", "GeneratorExit",
@@ -77,7 +77,7 @@ class M(type):; def __prepare__(name, bases, **kw):; return {'k': len(kw)}; def 
 class M(type):; def __instancecheck__(cls, o):; return o == V; def __subclasscheck__(cls, o):; return True;; class A(metaclass=M):; pass;; r += [isinstance(V, A), issubclass(int, A)]
 class M(type):; def __getattr__(cls, n):; return n * 2; def __len__(cls):; return 3; def __iter__(cls):; return iter([V]); def __getitem__(cls, k):; return k;; class A(metaclass=M):; pass;; r += [A.ab, len(A), len(list(A)), A[V]]
 class D:; def __get__(s, o, t=None):; return V if o is None else (V, 1); def __set_name__(s, o, n):; s.n = n; def __set__(s, o, v):; o.__dict__[s.n] = v;; class A:; d = D();; a = A(); a.d = V; r += [A.d, a.d, sorted(vars(a))]
-class D:; def __delete__(s, o):; r.append('gone'); def __get__(s, *a):; return len(a);; class A:; d = D();; a = A(); r.append(a.d); del a.d; a.d = V
+class D:; def __delete__(s, o):; r.append('gone'); def __get__(s, *a):; return len(a);; class A:; d = D();; a = A(); r.append(a.d); del a.d
 class A:; __slots__ = ('p', 'q'); def __init__(s):; s.p = V;; a = A(); r += [a.p, hasattr(a, 'q'), hasattr(a, '__dict__')]; del a.p; a.z = V
 class A:; def __init_subclass__(cls, tag=None, **kw):; cls.tag = tag; super().__init_subclass__(**kw);; class B(A, tag=V):; pass;; r.append(B.tag); class C(A, other=1):; pass
 class A:; def __class_getitem__(cls, k):; return (cls.__name__, k);; r += [A[V], A[1, 2]]
@@ -137,7 +137,7 @@ s = slice(V, None, 2); r += [s.start, s.indices(5), [1, 2, 3][s], s == slice(V, 
 w = weakref.ref(Plain); r += [w() is Plain, weakref.ref(V)() is None]
 r += [copy.copy(V), copy.deepcopy([V]), copy.replace(V) if hasattr(copy, 'replace') else 0]
 del r[:]; r += [V]; r *= 2; r[V]
-assert V, 'text'; r.append(f'{V!s:>4}|{V!r}'); r.append('%r %s' % (V, V)); nonexistent
+assert V, 'text'; v = V; r.append(f'{v!s:>4}|{v!r}'); r.append('%r %s' % (V, V)); nonexistent
 for i in V:; r.append(i); if i == 2:; break; else:; r.append('else')
 class A:; __match_args__ = ('a',); a = V;; match A():; case A(v):; r.append(v)
 class A:; def __set_name__(s, o, n):; raise KeyError(n);; class B:; k = A()
@@ -160,29 +160,24 @@ def _values(rng, text):
     return found
 
 
+_PARTNERS = {"except": ("try",), "finally": ("try",), "else": ("for ", "if "), "case": ("match ",)}
+
+
 def _lines(text):
-    """A line of `CLASSES` as statements: `;` ends one, `:;` opens a block, `;;` closes all of them;
-    what cannot be in a block closes it."""
-    out, depth = [], 0
+    """A line of `CLASSES` as statements: `;` ends one, `:;` opens a block, `;;` closes all of them.
+    What goes on with a block closes those in it; a second `def` in one closes that of the first."""
+    out = []
     for chunk in text.split(";;"):
         depth = 0
-        for one in chunk.split(";"):
-            words = one.strip()
-            inner = words.startswith(("except", "finally", "else", "case "))
-            starts = words.startswith(("def ", "@"))
-            if inner or (starts and depth > 1):
-                levels = [d for d, line in _opened(out) if line.startswith(_PARTNER[words[:4]] if inner else "class ")]
-                depth = (levels[-1] + (words[:4] == "case" and True)) if levels and inner else (levels[-1] + 1 if levels else depth - 1)
+        for words in filter(None, map(str.strip, chunk.split(";"))):
+            first = words.replace("*", " ").replace(":", " ").split()[0]
+            partners = _PARTNERS.get(first)
+            if partners or (words.startswith(("def ", "@")) and depth > 1):
+                opened = [d for d, line in out if line.endswith(":") and line.startswith(partners or "class ")]
+                depth = opened[-1] + (partners is None or first == "case") if opened else depth - 1
             out.append((depth, words))
             depth += words.endswith(":")
-    return ["    " * depth + words for depth, words in out if words]
-
-
-_PARTNER = {"exce": ("try", ), "fina": ("try",), "else": ("for", "if"), "case": ("match",)}
-
-
-def _opened(out):
-    return [(d, line) for d, line in out if line.endswith(":")]
+    return ["    " * depth + words for depth, words in out]
 
 
 def _call(rng):

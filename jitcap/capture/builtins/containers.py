@@ -7,15 +7,19 @@ instances among the values of a dictionary, which it only stores.
 from __future__ import annotations
 
 import collections
+import functools
 import operator
 from typing import Any
 
+from jitcap.capture.breaks import Break
+from jitcap.capture.builtins import polyfills
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Session, handles, kind_of
 from jitcap.capture.kinds.classes import class_raw
 from jitcap.capture.kinds.constants import sequence_of
 from jitcap.capture.kinds.counted import SizedIterator, SizedRange
 from jitcap.capture.kinds.iterators import Lazy, ReversedIterator
 from jitcap.capture.opcodes.build import entries
+from jitcap.capture.origin import Computed, Fixed
 
 
 @handles(dict)
@@ -70,3 +74,33 @@ def _length_hint(s: Session, obj: Any, default: Any = 0, /) -> Any:
     if type(obj) is Lazy and hasattr(obj.cls, "__length_hint__"):
         kind.refuse(obj, ".__length_hint__()")
     return operator.length_hint(obj, s.known(default))
+
+
+@handles((type, "fromkeys"))
+def _fromkeys(s: Session, cls: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if kwargs and not issubclass(cls, collections.OrderedDict):
+        raise TypeError(f"{cls.__name__}.fromkeys() takes no keyword arguments")
+    return s.call(polyfills.fromkeys, (cls, *args), kwargs)
+
+
+@handles(functools.singledispatch(len).dispatch.__code__)  # the closure of every generic function
+def _dispatch(s: Session, dispatch: Any, cls: Any) -> Any:
+    """Which implementation a generic function has for a class: asked again by a guard."""
+    shadow: Any = s.outside.by_real.get(id(_registry(dispatch)))
+    if shadow is not None and any(shadow.base.get(k) is not v for k, v in shadow.twin.items()):
+        raise Break("effect", "a generic function is called behind what is registered with it")
+    origin: Any = s.outside.origin_of(dispatch) or Fixed(dispatch, "dispatch")
+    origin = Computed((origin,), "{1}({0}, {2})", (implementation, cls))
+    return s.outside.load(implementation(dispatch, cls), origin)
+
+
+def implementation(dispatch: Any, cls: Any) -> Any:
+    """What `dispatch(cls)` gives, which would make a note of it in the program's own function."""
+    registry = _registry(dispatch)
+    return registry[cls] if cls in registry else functools._find_impl(cls, registry)  # type: ignore[attr-defined]
+
+
+def _registry(dispatch: Any) -> dict[type, Any]:
+    cells = dict(zip(dispatch.__code__.co_freevars, dispatch.__closure__, strict=True))
+    found: dict[type, Any] = cells["registry"].cell_contents
+    return found

@@ -72,7 +72,6 @@ from jitcap.capture.kinds.refusing import Identity
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.kinds.text import Deferred
 from jitcap.capture.native import is_native_class, is_programs
-from jitcap.capture.origin import Computed, Fixed
 from jitcap.walks import reach
 
 _NOTHING: Final = object()
@@ -194,7 +193,7 @@ def _dataclass(s: Session, cls: Any = None, /, **options: Any) -> Any:
 _LAZY: Final = "accumulate compress dropwhile filterfalse groupby starmap takewhile"
 _WRITTEN: Final[dict[Any, Any]] = {
     **{getattr(itertools, name): getattr(polyfills, name) for name in _LAZY.split()},
-    functools.reduce: polyfills.reduce, (type, "fromkeys"): polyfills.fromkeys,
+    functools.reduce: polyfills.reduce,
     collections._count_elements: polyfills.count_elements,  # type: ignore[attr-defined]
 }  # fmt: skip
 
@@ -362,13 +361,6 @@ def _copy(s: Session, /, x: Any) -> Any:
     if (cls := kind_of(x).type_of(x)) is GeneratorType:
         raise TypeError(f"cannot pickle {cls.__name__!r} object")
     return copy.copy(x)
-
-
-@handles(functools.singledispatch(len).dispatch.__code__)  # the closure of every generic function
-def _dispatch(s: Session, dispatch: Any, cls: Any) -> Any:
-    """Which implementation a generic function has for a class: asked again by a guard."""
-    origin = s.outside.origin_of(dispatch) or Fixed(dispatch, "dispatch")
-    return s.outside.load(dispatch(cls), Computed((origin,), "{}({})", (cls,)))
 
 
 # ---- the host

@@ -178,7 +178,7 @@ def _alike(a: Any, b: Any) -> bool:
     return a is b or a == b
 
 
-def fromkeys(cls: Any, iterable: Iterable[Any], value: Any = None, /) -> Any:
+def fromkeys(cls: Any, /, iterable: Iterable[Any], value: Any = None) -> Any:
     made = cls()
     for key in iterable:
         made[key] = value

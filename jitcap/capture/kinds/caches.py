@@ -86,6 +86,9 @@ class CacheKind(FixedKind):
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         origin = s.outside.origin_of(fn)
         if s.is_library(getattr(fn.__wrapped__, "__globals__", {})):
+            for each in (*args, *kwargs.values()):  # they are looked up
+                if isinstance(each, list | dict | set | bytearray):
+                    raise TypeError(f"unhashable type: {type(each).__name__!r}")
             return s.call(fn.__wrapped__, args, kwargs)
         looks = (_IMPURE, id(fn)) not in s.outside.shared
         if origin is not None and looks and not is_programs(fn.__wrapped__):

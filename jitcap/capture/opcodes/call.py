@@ -48,12 +48,12 @@ def _call(
     if id(type(fn)) in _OF_FRAMES:
         if fn is super and not args:
             args = _super_arguments(vm, frame)
-        elif fn is builtins.locals or (fn is builtins.vars and not args):
-            frame.push(frame.names(vm.world.load_cell))
+        elif (fn is builtins.locals or fn is builtins.vars) and not (args or kwargs):
+            frame.push(frame.snapshot(vm.world.load_cell))
             return None
         elif (fn is builtins.eval or fn is builtins.exec) and len(args) == 1:
             args = (*args, vm.world.load_global(frame, None), frame.names(vm.world.load_cell))
-        elif fn is builtins.globals:
+        elif fn is builtins.globals and not (args or kwargs):
             frame.push(vm.world.load_global(frame, None))
             return None
         elif (fn is max or fn is min) and args and not kwargs:
