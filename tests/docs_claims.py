@@ -53,6 +53,23 @@ CLAIMS = {
         "`eager.load` reads files": "tests/data/test_torch_files.py tests/data/test_hostile_files.py "
         "tests/data/test_torch_files.py::test_what_the_user_allows "
         "tests/data/test_torch_files.py::test_tensors_that_lie_in_the_file",
+        "`eager.utils.data` has PyTorch's": "tests/data/test_data.py "
+        "tests/data/test_workers.py::test_one_seed_gives_one_epoch "
+        "tests/data/test_workers.py::test_streams_are_shared_out_by_the_program",
+        "* Batches come through shared memory": "tests/data/test_workers.py::"
+        "test_leaving_a_loop_ends_its_workers "
+        "tests/data/test_workers.py::test_no_memory_is_one_message "
+        "tests/data/test_workers.py::test_everything_that_can_be_in_a_batch_arrives",
+        "* An exception of a worker": "tests/data/test_workers.py::"
+        "test_an_exception_is_raised_where_its_batch_would_be "
+        "tests/data/test_workers.py::test_a_worker_that_dies_is_named "
+        "tests/data/test_workers.py::test_ctrl_c_is_one_message",
+        "* A worker computes on one thread": "tests/data/test_workers.py::"
+        "test_a_fork_in_the_middle_of_a_step "
+        "tests/data/test_workers.py::test_what_a_worker_knows_of_itself",
+        "* The OpenBLAS in NumPy's wheel": LIMIT,
+        "* `multiprocessing_context=": "tests/data/test_workers.py::test_one_seed_gives_one_epoch "
+        "tests/data/test_workers.py::test_time_runs_out",
         "The functions of [einops]": "tests/eager/test_einops.py",
         "`eager.save` writes PyTorch's format": "tests/data/test_safetensors.py::test_round_trip "
         "tests/data/test_torch_files.py::test_whole_modules_are_named_as_users_name_them "

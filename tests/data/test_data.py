@@ -1,5 +1,6 @@
 """Datasets, samplers, the loader: what comes out, in which order."""
 
+import tracemalloc
 from collections import namedtuple
 
 import numpy as np
@@ -93,6 +94,67 @@ def test_samplers():
     assert list(batches) == [[0, 1], [2, 3]]
     loader = data.DataLoader(dataset(5), batch_sampler=batches)
     assert [x.tolist() for x, _ in loader] == [[0, 1], [2, 3]]
+
+
+def test_samplers_draw_what_is_asked_for():
+    tracemalloc.start()
+    many = data.RandomSampler(range(3), replacement=True, num_samples=int(1e10))
+    assert len(many) == int(1e10)
+    batches = iter(data.DataLoader(range(3), batch_size=50, sampler=many))
+    assert {i for _ in range(3) for i in next(batches).tolist()} == {0, 1, 2}
+    weighted = [*data.WeightedRandomSampler([1.0] * 2000 + [0.0], 3000)]
+    assert len(weighted) == 3000 and max(weighted) < 2000
+    assert tracemalloc.get_traced_memory()[1] < 3e6
+    tracemalloc.stop()
+
+
+def test_what_samplers_draw_is_that_of_their_generator():
+    """One draw of the default generator is a pass's seed: what the program draws beside a pass does
+    not change it. One that is given is drawn from."""
+
+    def order(beside=0, **options):
+        eager.manual_seed(1)
+        taken = []
+        for i in data.RandomSampler(range(40), **options):
+            taken.append(i)
+            eager.rand(beside)
+        return taken
+
+    for options in ({}, {"num_samples": 90}, {"replacement": True, "num_samples": 90}):
+        assert order(**options) == order(3, **options)
+        assert len(order(**options)) == options.get("num_samples", 40)
+    assert sorted(order(num_samples=90)[40:80]) == [*range(40)]
+    own = eager.Generator().manual_seed(7)
+    drawn = [[*data.RandomSampler(range(40), generator=own)] for _ in range(2)]
+    assert drawn[0] != drawn[1]
+    own.manual_seed(7)
+    assert drawn[0] == eager.randperm(40, generator=own).tolist()
+    own.manual_seed(7)
+    assert [*data.SubsetRandomSampler(range(40), generator=own)] == drawn[0]
+    own.manual_seed(7)
+    parts = data.random_split(range(40), [30, 10], generator=own)
+    assert [*parts[0].indices, *parts[1].indices] == drawn[0]
+
+
+def test_samplers_and_splits_refuse_what_pytorch_refuses():
+    for make, error in [
+        (lambda: data.RandomSampler(range(3), replacement=1), TypeError),
+        (lambda: data.RandomSampler(range(3), num_samples=0), ValueError),
+        (lambda: data.RandomSampler(range(3), num_samples=2.0), ValueError),
+        (lambda: data.RandomSampler([]), ValueError),
+        (lambda: data.WeightedRandomSampler([1.0], True), ValueError),
+        (lambda: data.WeightedRandomSampler([1.0], 1, 1), ValueError),
+        (lambda: data.WeightedRandomSampler([[1.0]], 1), ValueError),
+        (lambda: data.BatchSampler(range(3), True, False), ValueError),
+        (lambda: data.BatchSampler(range(3), 2, 0), ValueError),
+        (lambda: data.random_split(range(3), [1.5, -0.5]), ValueError),
+    ]:
+        with pytest.raises(error):
+            make()
+    with pytest.warns(UserWarning, match="split at index 1 is empty"):
+        assert [len(part) for part in data.random_split(range(3), [0.9, 0.1])] == [3, 0]
+    few = [[*data.DistributedSampler(range(2), 5, rank, shuffle=False)] for rank in range(5)]
+    assert few == [[0], [1], [0], [1], [0]]
 
 
 def test_concatenation_and_stacks():

@@ -2,8 +2,10 @@
 
 import errno
 import gc
+import importlib
 import json
 import os
+import pickle
 import random
 import resource
 import signal
@@ -17,6 +19,7 @@ import numpy as np
 import pytest
 
 eager = pytest.importorskip("eager")
+from eager import locks  # noqa: E402
 from eager.utils import data  # noqa: E402
 from eager.utils.data import channel, pool  # noqa: E402
 from jitcap import jit  # noqa: E402
@@ -445,6 +448,31 @@ def test_a_fork_in_the_middle_of_a_step():
         thread.join()
 
 
+def test_a_fork_waits_for_imports_and_finds_locks_open(tmp_path, monkeypatch):
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.3)\nx = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    held, begun = locks.lock(), threading.Event()
+
+    def work():
+        with held:
+            begun.set()
+            importlib.import_module("slow_to_import")
+            time.sleep(0.3)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        with held:
+            os._exit(importlib.import_module("slow_to_import").x)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    thread.join()
+
+
 def test_a_child_of_the_program_leaves_the_workers_alone():
     batches = iter(data.DataLoader(range(8), num_workers=2))
     next(batches)
@@ -495,6 +523,13 @@ def test_steps_are_compiled_once_for_what_workers_send():
     for workers in (0, 2):
         with pytest.warns(UserWarning, match="is split"):
             assert jit(inside, backend="python")(workers, eager.zeros(())).item() == 28
+    again = jit(lambda x: x.sum(), backend="python")
+    assert [again(pickle.loads(pickle.dumps(x))).item() for x in (eager.ones(3), eager.zeros(3))]
+    arrays = [pickle.loads(pickle.dumps(np.ones(3, np.float32), 5)) for _ in range(2)]
+    assert [again(make(a)).item() for make in (eager.from_numpy, eager.tensor) for a in arrays] == [
+        3
+    ] * 4
+    assert again.stats.graphs == 1
     asked = jit(lambda x: x + (data.get_worker_info() is None), backend="python")
     assert asked(eager.zeros(())).item() == 1 and asked.stats.splits == 0
 

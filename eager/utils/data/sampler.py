@@ -119,7 +119,14 @@ class WeightedRandomSampler(Sampler[int]):
             raise ValueError(
                 f"num_samples should be a positive integer value, but got num_samples={num_samples}"
             )
+        if not isinstance(replacement, bool):
+            raise ValueError(  # noqa: TRY004 - PyTorch's
+                f"replacement should be a boolean value, but got {replacement=}"
+            )
         self.weights = tensor(weights, dtype=dt.float64)
+        if self.weights.ndim != 1:
+            shape = tuple(self.weights.shape)
+            raise ValueError(f"weights should be a 1d sequence but given weights have {shape=}")
         self.num_samples = num_samples
         self.replacement = replacement
         self.generator = generator
@@ -139,9 +146,13 @@ class BatchSampler(Sampler[list[int]]):
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
         super().__init__()
-        if not isinstance(batch_size, int) or batch_size <= 0:
+        if type(batch_size) is bool or not isinstance(batch_size, int) or batch_size <= 0:
             raise ValueError(
                 f"batch_size should be a positive integer value, but got batch_size={batch_size}"
+            )
+        if not isinstance(drop_last, bool):
+            raise ValueError(  # noqa: TRY004 - PyTorch's
+                f"drop_last should be a boolean value, but got {drop_last=}"
             )
         self.sampler = sampler
         self.batch_size = batch_size
