@@ -92,7 +92,7 @@ def exponential_(x: Tensor, lambd: float = 1.0, *, generator: Generator | None =
     """Overwrite x with draws of the exponential distribution with rate `lambd`."""
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-    u = draw("uniform", tuple(x.shape), x.dtype, generator, x.device)
+    u = draw("uniform", tuple(x.shape), x.dtype.compute, generator, x.device)
     return _fill(x, -((-u).log1p()) / lambd)
 
 
@@ -125,5 +125,5 @@ def geometric_(x: Tensor, p: float, *, generator: Generator | None = None) -> Te
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
     kind = x.dtype if x.dtype.is_floating_point else dt.float32
-    u = draw("uniform", tuple(x.shape), kind, generator, x.device)
+    u = draw("uniform", tuple(x.shape), kind.compute, generator, x.device)
     return _fill(x, ((-u).log1p() / math.log1p(-p)).ceil().clamp(min=1).to(x.dtype))

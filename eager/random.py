@@ -185,7 +185,15 @@ def draw(
     else:
         key = tracer.next_draw(source)
     out = apply(RANDOM, *key, shape=shape, dtype=dtype.compute, dist=dist)
-    return out if dtype.compute is dtype else out.to(dtype)
+    return out if dtype.compute is dtype else _narrowed(out, dist, dtype)
+
+
+def _narrowed(drawn: Tensor, dist: str, dtype: DType) -> Tensor:
+    """A draw in 16 bits. A uniform one is cut, not rounded: it stays below 1."""
+    if dist == "uniform":
+        steps = 2 / dt.finfo(dtype).eps  # from 1/2 to 1 they are the numbers of the type
+        drawn = (drawn * steps).floor() / steps
+    return drawn.to(dtype)
 
 
 def _draw_for_each(
@@ -221,7 +229,7 @@ def _draw_there(
     else:
         key = tracer.next_draw(source)
     out = apply(RANDOM, *key, shape=shape, dtype=dtype.compute, dist=dist, device=there)
-    return out if dtype.compute is dtype else out.to(dtype)
+    return out if dtype.compute is dtype else _narrowed(out, dist, dtype)
 
 
 def _fitting(generator: Generator, place: str) -> Generator:

@@ -169,11 +169,16 @@ def _pointwise(s: _Lower, call: Call) -> None:
     op, out = call.op, call.outs[0]
     assert isinstance(op, Pointwise)
     avals = tuple(v.aval if isinstance(v, Value) else scalar_aval(v) for v in call.operands)
-    common = op.common(avals).compute
+    narrow = op.common(avals)
+    common = narrow.compute
+
+    def argument(i: int, x: Any, axes: tuple[Affine, ...]) -> Expr:
+        if i < op.mask:
+            return operand(x, axes, dt.bool_)
+        return expr.cast(operand(x, axes, op.narrow(narrow, avals[i])), common)
 
     def body(axes: tuple[Affine, ...]) -> Expr:
-        kinds = [dt.bool_ if i < op.mask else common for i in range(len(call.operands))]
-        args = [operand(x, axes, d) for x, d in zip(call.operands, kinds, strict=True)]
+        args = [argument(i, x, axes) for i, x in enumerate(call.operands)]
         result = op.body(BUILDERS[common.name], *args)
         if not isinstance(result, Expr):
             result = number(result, common)

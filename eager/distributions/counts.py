@@ -14,7 +14,7 @@ from eager.distributions.utils import broadcast_all, probs_to_logits
 from eager.nn.functional import one_hot, softplus
 from eager.ops.create import arange, eye
 from eager.ops.pointwise import where
-from eager.random import _standard_gamma, binomial, poisson, rand
+from eager.random import _standard_gamma, binomial, poisson
 from eager.tensor import Tensor
 
 
@@ -76,11 +76,10 @@ class Geometric(_OfTrials):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            u = rand(
-                self._extended_shape(sample_shape), dtype=self.probs.dtype, device=self.probs.device
-            )
+            u = self._uniform(sample_shape, self.probs)
             tiny = 1.1754943508222875e-38 if u.dtype.itemsize == 4 else 2.2250738585072014e-308
-            return (u.clamp(min=tiny).log() / (-self.probs).log1p()).floor()
+            draws = (u.clamp(min=tiny).log() / (-self.probs).log1p()).floor()
+            return draws.to(self.probs.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

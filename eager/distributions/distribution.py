@@ -12,6 +12,7 @@ from eager.autograd import no_grad
 from eager.device import Size
 from eager.dispatch import must_hold
 from eager.distributions.constraints import Constraint, independent, is_dependent
+from eager.random import rand
 from eager.tensor import Tensor
 
 
@@ -117,6 +118,12 @@ class Distribution:
 
     def _extended_shape(self, sample_shape: Any = ()) -> Size:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
+
+    def _uniform(self, sample_shape: Any, like: Tensor) -> Tensor:
+        """Draws from [0, 1) for the inverse of the distribution function: of 16-bit floats, whose
+        own few bits are all 0 or 1 too often, in float32."""
+        shape = self._extended_shape(sample_shape)
+        return rand(shape, dtype=like.dtype.compute, device=like.device)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draws of shape sample_shape + batch_shape + event_shape, without gradient."""

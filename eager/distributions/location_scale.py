@@ -36,9 +36,9 @@ class _LocScale(Distribution):
         super().__init__(self.loc.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        u = self._uniform(sample_shape, self.loc)
         tiny = 1e-7 if u.dtype.itemsize == 4 else 1e-16
-        return self.icdf(u.clamp(tiny, 1 - tiny))
+        return self.icdf(u.clamp(tiny, 1 - tiny)).to(self.loc.dtype)
 
     def _standard(self, value: Any) -> Tensor:
         self._validate_sample(value)
@@ -241,10 +241,7 @@ class Pareto(Distribution):
         return [ExpTransform(), AffineTransform(0, self.scale)]
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = rand(
-            self._extended_shape(sample_shape), dtype=self.scale.dtype, device=self.scale.device
-        )
-        return self.icdf(u)
+        return self.icdf(self._uniform(sample_shape, self.scale)).to(self.scale.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -299,10 +296,8 @@ class Weibull(Distribution):
         return [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)]
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = rand(
-            self._extended_shape(sample_shape), dtype=self.scale.dtype, device=self.scale.device
-        )
-        return self.icdf(u.clamp(min=1e-30))
+        u = self._uniform(sample_shape, self.scale)
+        return self.icdf(u.clamp(min=1e-30)).to(self.scale.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -358,9 +353,7 @@ class GeneralizedPareto(Distribution):
         return zero, where(zero, 1.0, self.concentration)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(
-            rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
-        )
+        return self.icdf(self._uniform(sample_shape, self.loc)).to(self.loc.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

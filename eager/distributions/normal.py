@@ -124,8 +124,8 @@ class Exponential(Distribution):
         super().__init__(self.rate.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = rand(self._extended_shape(sample_shape), dtype=self.rate.dtype, device=self.rate.device)
-        return -(-u).log1p() / self.rate
+        u = self._uniform(sample_shape, self.rate)
+        return (-(-u).log1p() / self.rate).to(self.rate.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from eager import dtype as dt
-from eager.casts import on_gpus
+from eager.casts import on_gpus, rounded_once
 from eager.dispatch import apply
 from eager.op import Samples
 from eager.ops import samples as s
@@ -319,6 +319,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 # -------------------------------------------------------------------------------- shrinkage
 @_f("softshrink", 0.3)
+@rounded_once
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd, 0 within; NaN stays."""
     not_for("softshrink", dt.BOOL, dt.INT)([input.aval])

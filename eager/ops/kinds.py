@@ -22,6 +22,7 @@ from eager.aval import Aval, broadcast_shapes, contiguous_strides, result_type, 
 from eager.dataclass import dataclass
 from eager.dtype import DType
 from eager.op import Attrs, Op, aval_of
+from eager.ops.by_dtype import REFUSED, ROUND_NUMBERS
 from eager.scalar import NUMPY
 from eager.symint import divide, expect_general, is_one, is_single, known_eq, of_data
 
@@ -66,9 +67,14 @@ class Pointwise(Op):
             default = dt.float64
         else:
             common, default = result_type(operands), dt.get_default_dtype()
-            if self.name in _REFUSED.get(common.category, ()):
+            if self.name in REFUSED.get(common.category, ()):
                 raise NotImplementedError(f'"{self.name}" not implemented for {common.name}')
         return default if self.result == "float" and common.category < dt.FLOAT else common
+
+    def narrow(self, common: DType, aval: Aval) -> DType:
+        """What an operand is rounded to before it is widened for the computation."""
+        rounds = self.name in ROUND_NUMBERS and not aval.shape and common.compute is not common
+        return common if rounds else common.compute
 
     def out_dtype(self, avals: Sequence[Aval], common: DType) -> DType:
         if self.result == "bool":
@@ -128,11 +134,13 @@ class Pointwise(Op):
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans[key] = self._plan(arrays)
-        types, out, body = plan
+        types, out, body, narrow = plan
         cast = [
             x if type(x) is np.ndarray and x.dtype is t else _as(x, t)
             for x, t in zip(arrays, types, strict=True)
         ]
+        for i, t in narrow:
+            cast[i] = _as(_as(cast[i], t), types[i])
         try:
             result = body(*cast)
         except ValueError:  # shapes that do not fit: the rule names them
@@ -140,35 +148,20 @@ class Pointwise(Op):
             raise
         return (np.asarray(result, dtype=out, order="C"),)
 
-    def _plan(self, arrays: Sequence[Any]) -> tuple[list[np.dtype], np.dtype, Callable[..., Any]]:
-        """The NumPy types the operands are converted to, and the result's; what to call on
-        them."""
+    def _plan(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """The NumPy types the operands are converted to, and the result's; what to call on them;
+        which are rounded to what before."""
         avals = tuple(map(aval_of, arrays))
         common = self.common(avals)
         computing = common.compute.np
         types = [np.dtype(bool) if i < self.mask else computing for i in range(len(arrays))]
         body = self.of_complex if common.is_complex else None
-        return types, self.out_dtype(avals, common).np, body or functools.partial(self.body, NUMPY)
+        kinds = [self.narrow(common, a).np for a in avals]
+        narrow = [(i, t) for i, t in enumerate(kinds) if t != computing and i >= self.mask]
+        out = self.out_dtype(avals, common).np
+        return types, out, body or functools.partial(self.body, NUMPY), narrow
 
 
-# Of complex numbers, which have no order, or of which the function is another one; and of bools
-# alone, which are no numbers.
-_REFUSED = {
-    dt.COMPLEX: frozenset(
-        "atan2 bessel_j0 bessel_j1 bessel_y0 bessel_y1 bitwise_and bitwise_left_shift "
-        "bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max "
-        "clamp_min copysign deg2rad digamma entr erf erfc erfcx erfinv floor floor_divide "
-        "floor_steps fmax fmin fmod frac gcd ge gt heaviside hypot i0 i0e i1 i1e igamma "
-        "igammac int_divide lcm le lgamma logaddexp2 logit lt maximum minimum "
-        "modified_bessel_k0 modified_bessel_k1 ndtri rad2deg remainder round "
-        "scaled_modified_bessel_k0 scaled_modified_bessel_k1 sign signbit trigamma trunc "
-        "trunc_divide xlogy zeta".split()
-    ),
-    dt.BOOL: frozenset(
-        "bitwise_left_shift bitwise_right_shift floor_divide floor_steps fmod gcd int_divide lcm "
-        "remainder trunc_divide".split()
-    ),
-}
 _DIRECT = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 

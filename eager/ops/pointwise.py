@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
-from eager.aval import INTS, Aval, scalar_aval
+from eager.aval import Aval, scalar_aval
 from eager.dispatch import apply, apply_binary, apply_unary, must_hold, with_tensor
 from eager.notice import options
 from eager.op import Sample, Samples
 from eager.ops import samples as s
 from eager.ops.kinds import Cast, Copy, Pointwise
+from eager.ops.scaling import alpha_rounded, scaled
+from eager.ops.scaling import is_integral as is_integral
 from eager.ops.view import constant
 from eager.registry import needs_tensors, public, require_tensors
 from eager.scalar import VOCABULARY
@@ -191,29 +193,6 @@ def _toward_zero(x: Any, y: Any) -> Tensor:
     return div(x, y, rounding_mode="trunc")
 
 
-def is_integral(*operands: Any) -> bool:
-    """Whether all operands (tensors or numbers) are ints or bools."""
-    for x in operands:  # half the time of `all`
-        if not (x.dtype.category < dt.FLOAT if isinstance(x, Tensor) else isinstance(x, INTS)):
-            return False
-    return True
-
-
-def _scaled(input: Any, other: Any, alpha: Any) -> Any:
-    """alpha * other, where alpha takes the type of `input` and `other` together."""
-    if type(alpha) is int and alpha == 1:
-        return other
-    if is_integral(input, other):
-        if isinstance(alpha, float | complex | np.inexact):
-            raise RuntimeError(
-                "For integral input tensors, argument alpha must not be a floating point number, "
-                f"got {alpha}: convert an operand with .float()"
-            )
-        if all(getattr(x, "dtype", type(x)) in (dt.bool_, bool) for x in (input, other)):
-            return other * bool(alpha) if isinstance(other, Tensor) else other and bool(alpha)
-    return other * alpha
-
-
 _arithmetic = s.both(s.on_two(), s.on_ints(two=True))
 _divisible = s.both(
     s.on_two(second=(0.5, 2.0)), s.on_two(second=(-2.0, -0.5)), s.on_ints(two=True, low=1)
@@ -221,28 +200,31 @@ _divisible = s.both(
 
 
 @public(inplace=ADD, samples=_arithmetic)
+@alpha_rounded
 def add(input: Any, other: Any, tensor: Any = None, *, alpha: Any = 1) -> Tensor:
     """input + alpha * other. Raises RuntimeError for a float alpha of ints. As it was once spelled:
     `add(input, alpha, other)`."""
     if tensor is not None:
         alpha, other = other, tensor
-    return apply(ADD, with_tensor(input, other), _scaled(input, other, alpha))
+    return apply(ADD, with_tensor(input, other), scaled(input, other, alpha))
 
 
 @public(inplace=SUB, alias=("subtract",), samples=_arithmetic)
+@alpha_rounded
 def sub(input: Any, other: Any, tensor: Any = None, *, alpha: Any = 1) -> Tensor:
     """input - alpha * other. Raises RuntimeError for a float alpha of ints. As it was once spelled:
     `sub(input, alpha, other)`."""
     if tensor is not None:
         alpha, other = other, tensor
-    return apply(SUB, with_tensor(input, other), _scaled(input, other, alpha))
+    return apply(SUB, with_tensor(input, other), scaled(input, other, alpha))
 
 
 @public(samples=_arithmetic)
 @needs_tensors("first")
+@alpha_rounded
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input. Raises RuntimeError for a float alpha of ints."""
-    return apply(SUB, other, _scaled(other, input, alpha))
+    return apply(SUB, other, scaled(other, input, alpha))
 
 
 mul = binary(MUL, alias=("multiply",), samples=_arithmetic)

@@ -104,6 +104,40 @@ def test_loaded_state_is_shared():
     assert second.param_groups[0] is not saved["param_groups"][0]
 
 
+# (function of x, y and the number 3.3; the same in float32 of that number rounded to 16 bits, or not)
+BESIDE_NUMBERS = [
+    (lambda x, y, s: x + s, lambda x, y, s, r: x + r),
+    (lambda x, y, s: s - x, lambda x, y, s, r: r - x),
+    (lambda x, y, s: x % s, lambda x, y, s, r: np.mod(x, r)),
+    (lambda x, y, s: x < s, lambda x, y, s, r: x < r),
+    (lambda x, y, s: x * s, lambda x, y, s, r: x * s),
+    (lambda x, y, s: x / s, lambda x, y, s, r: x / s),
+    (lambda x, y, s: eager.add(x, y, alpha=s), lambda x, y, s, r: x + r * y),
+    (lambda x, y, s: eager.sub(x, y, alpha=s), lambda x, y, s, r: x - r * y),
+    (lambda x, y, s: eager.add(x, s, alpha=3), lambda x, y, s, r: x + 3 * r),
+    (lambda x, y, s: x + eager.tensor(3.3), lambda x, y, s, r: x + r),
+    (lambda x, y, s: x.clone().add_(s), lambda x, y, s, r: x + r),
+]
+
+
+@pytest.mark.parametrize("dtype", [eager.float16, eager.bfloat16])
+@pytest.mark.parametrize("backend", [None, "python", "cpp"])
+def test_numbers_beside_16_bit_floats(dtype, backend):
+    rng = np.random.default_rng(0)
+    x, y = (eager.from_numpy(rng.normal(size=200) * 5).to(dtype) for _ in range(2))
+
+    def step(x, y, s):
+        return [fn(x, y, s) for fn, _ in BESIDE_NUMBERS]
+
+    results = (step if backend is None else jit(step, backend=backend))(x, y, 3.3)
+    s, r = np.float32(3.3), eager.tensor(3.3, dtype=dtype).float().numpy()
+    for (_, exact), got in zip(BESIDE_NUMBERS, results, strict=True):
+        want = exact(x.float().numpy(), y.float().numpy(), s, r)
+        if want.dtype != bool:
+            want = eager.from_numpy(want).to(dtype).float().numpy()
+        np.testing.assert_array_equal(got.float().numpy(), want)
+
+
 def test_two_numbers_give_the_default_dtype():
     for got, want, dtype in (
         (eager.add(4, 3.3), 7.3, eager.float32),
@@ -129,3 +163,30 @@ def test_float64_becomes_float16_by_way_of_float32(backend):
         assert got.tolist() == [1.0, 2048.0, 65504.0]
     assert eager.full((1,), MIDDLE, dtype=eager.float16).item() == 1.0
     assert eager.tensor([MIDDLE], dtype=eager.float16).item() == 1.0
+
+
+@pytest.mark.parametrize("dtype", [eager.float16, eager.bfloat16])
+def test_draws_in_16_bits_are_finite(dtype):
+    from_here = eager.distributions
+    eager.manual_seed(0)
+    zero, one = eager.zeros(20_000, dtype=dtype), eager.ones(20_000, dtype=dtype)
+    for law in (
+        from_here.Laplace(zero, one),
+        from_here.Gumbel(zero, one),
+        from_here.Exponential(one),
+        from_here.Weibull(one, one),
+        from_here.Geometric(one * 0.3),
+    ):
+        drawn = law.sample()
+        assert drawn.dtype is dtype
+        assert drawn.isfinite().all()
+    for fill in (lambda x: x.exponential_(), lambda x: x.geometric_(0.3)):
+        assert fill(zero.clone()).isfinite().all()
+    uniform = eager.rand(20_000, dtype=dtype)
+    assert 0 <= uniform.min() <= uniform.max() < 1
+    compiled = jit(lambda x: (x.clone().exponential_(), eager.rand(20_000, dtype=x.dtype)))
+    eager.manual_seed(1)
+    drawn = compiled(zero)
+    eager.manual_seed(1)
+    for got, want in zip(drawn, compiled.original(zero), strict=True):
+        np.testing.assert_allclose(got.float().numpy(), want.float().numpy(), rtol=1e-2)
