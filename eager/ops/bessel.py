@@ -25,7 +25,17 @@ def _scaled_integral(order: int, x: float) -> float:
     """exp(-x) I_order(x): a mean over a circle, which the trapezoidal rule gives to rounding."""
     n = 64 + int(12 * math.sqrt(x))
     t = 2 * np.pi * np.arange(n) / n
-    return float(np.mean(np.exp(x * (np.cos(t) - 1)) * np.cos(order * t)))
+    return float(np.mean(np.exp(-2 * x * np.sin(t / 2) ** 2) * np.cos(order * t)))
+
+
+def _power_series(order: int, x: float) -> float:
+    """I_order(x) x^-order, by its power series, whose terms are positive."""
+    half = x * x / 4
+    term = total = 0.5**order
+    for k in range(1, 60):
+        term *= half / (k * (k + order))
+        total += term
+    return total
 
 
 def _fitted(f: Callable[[float], float], degree: int) -> tuple[float, ...]:
@@ -39,8 +49,8 @@ def _small(order: int) -> tuple[float, ...]:
     """exp(-x) I(x), over x for order 1, on [0, 8]: t = x / 4 - 1."""
 
     def f(t: float) -> float:
-        x = max(4 * (t + 1), 1e-9)
-        return _scaled_integral(order, x) / (x if order else 1.0)
+        x = 4 * (t + 1)
+        return math.exp(-x) * _power_series(order, x)
 
     return _fitted(f, 32)
 

@@ -74,7 +74,7 @@ def _decay(order: int) -> tuple[float, ...]:
     def f(t: float) -> float:
         root = math.sqrt(2 * _DECAYS / (t + 1))
         falls = np.exp(-2 * np.square(root * np.sinh(np.clip(s / (2 * root), -300, 300))))
-        return float(np.sum(falls * np.cosh(order * s / root)) * (s[1] - s[0]) / 2)
+        return float(np.sum(falls * np.cosh(order * s / root)) * 0.01)
 
     return _fitted(f, 28)
 
