@@ -143,13 +143,15 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     ]
 )
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
-    """The most frequent value along `dim`, the smallest of several, and where it stands last."""
+    """The most frequent value along `dim`, the smallest of several, and where it stands last. All
+    NaN are one value."""
     d = norm_dim(dim, input.ndim, "mode")
     values, indices = sorted_along(input, d, False, "mode")
     if not input.ndim:
         return return_types.mode(values, indices)
     places = iota_along(d, input.ndim, input.shape[d], like=input)
-    fresh = values != values.roll(1, d)
+    before = values.roll(1, d)
+    fresh = where(values == values, values != before, before == before)
     starts = where(fresh, places, 0).expand(values.shape).cummax(d).values  # of the run it is in
     longest = (places - starts).argmax(d, keepdim=True)
     found = pick(values.gather(d, longest), indices.gather(d, longest), d, 0, keepdim)

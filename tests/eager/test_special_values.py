@@ -54,6 +54,47 @@ def test_complex_branches_are_those_of_numpy():
     np.testing.assert_allclose(eager.from_numpy(x).acosh().numpy(), np.arccosh(x))
 
 
+def test_nan_is_one_value_to_mode():
+    x = eager.tensor([[NAN, NAN, 1.0], [NAN, 2.0, 2.0], [3.0, NAN, 1.0]])
+    for fn in (eager.mode, jit(eager.mode, backend="python")):
+        values, places = fn(x)
+        np.testing.assert_array_equal(values.numpy(), np.array([NAN, 2.0, 1.0], "f4"))
+        assert places.tolist() == [1, 2, 2]
+
+
+# at 0.5, 2.25, 7.5 and 20, to all digits of float64
+BESSEL = {
+    "i0": [1.0634833707413236, 2.7270783071907956, 268.16131151518937, 43558282.559553534],
+    "i1": [0.2578943053908963, 2.003967456929593, 249.58436542268814, 42454973.38512777],
+    "modified_bessel_k0": [
+        0.9244190712276659,
+        0.08404311197465811,
+        0.00024917761635611437,
+        5.741237815336525e-10,
+    ],
+    "modified_bessel_k1": [
+        1.656441120003301,
+        0.10121630256832526,
+        0.0002652973901252895,
+        5.883057969557038e-10,
+    ],
+    "bessel_j0": [0.9384698072408129, 0.08274985128873404, 0.2663396578803784, 0.16702466434058316],
+    "bessel_y1": [
+        -1.471472392670243,
+        0.02719205773801714,
+        -0.25912851048611624,
+        -0.1655116143625213,
+    ],
+}
+
+
+@pytest.mark.parametrize("name", BESSEL)
+def test_bessel_functions_have_the_precision_of_float64(name):
+    x = eager.tensor([0.5, 2.25, 7.5, 20.0], dtype=eager.float64)
+    got = getattr(eager.special, name)(x).numpy()
+    np.testing.assert_allclose(got, BESSEL[name], rtol=1e-13)
+
+
 def test_incomplete_gammas_of_large_numbers():
     a = eager.tensor([1e6, 1e6, 1e10, 3e300, 1e5 + 1], dtype=eager.float64)
     x = eager.tensor([1e6, 1.001e6, 1e10, 3e300, 1e5], dtype=eager.float64)
