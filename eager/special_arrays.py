@@ -113,7 +113,7 @@ def lgamma(x: Any) -> Any:
     series = _horner(inverse, _STIRLING) / z
     value = (z - 0.5) * np.log(z) - z + 0.5 * math.log(2 * math.pi) + series - np.log(product)
     value = np.where(np.isposinf(z), np.inf, value)
-    sine = np.abs(np.sin(np.pi * (wide - np.floor(wide))))
+    sine = np.abs(np.sin(np.pi * (wide - np.rint(wide))))
     mirrored = math.log(math.pi) - np.log(sine) - value
     mirrored = np.where(np.isneginf(wide), np.inf, mirrored)
     return np.where(reflected, mirrored, value).astype(x.dtype)

@@ -145,4 +145,6 @@ def _no_slope(name: str, fn: UnaryFn) -> UnaryFn:
 
 modified_bessel_i0 = _no_slope("modified_bessel_i0", i0)
 modified_bessel_i1 = _no_slope("modified_bessel_i1", i1)
-spherical_bessel_j0 = _no_slope("spherical_bessel_j0", lambda x: (x / math.pi).sinc())
+spherical_bessel_j0 = _no_slope(
+    "spherical_bessel_j0", lambda x: where(x.isinf(), 0.0, (x / math.pi).sinc())
+)
