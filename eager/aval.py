@@ -59,7 +59,7 @@ def scalar_aval(value: Any, device: str = "cpu") -> Aval:
     number (which knows its own)."""
     kind: Any = type(value)
     if not issubclass(kind, (int, float, complex)):
-        if not isinstance(value, np.generic):
+        if not issubclass(kind, np.generic):  # a run-time number says that it is one
             return value.aval
         kind = type(plain_number(value))
     return _weak(kind, device)

@@ -130,7 +130,7 @@ def _stacked(data: Any, dtype: DType | None) -> Tensor:
         return apply(REGISTRY["cat"], *parts, dim=0)
     if isinstance(data, Tensor):
         return data.detach() if dtype is None else data.detach().to(dtype)
-    if isinstance(data, np.generic):
+    if issubclass(type(data), np.generic):  # a run-time number only says that it is one
         dtype, data = dtype or dt.from_numpy(data.dtype), data.item()
     if dtype is None:
         kind = data.pytype if isinstance(data, SymNumber) else type(data)

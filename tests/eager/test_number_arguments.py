@@ -155,6 +155,17 @@ def test_a_list_with_run_time_values_has_the_dtype_of_all():
         assert got.tolist() == want.tolist()
 
 
+def test_a_list_with_run_time_numbers_of_numpy_has_the_dtype_of_all():
+    def step(x, n):
+        return eager.tensor([x.sum(), n]), eager.tensor([n, 1]), eager.linspace(n, 2, 3), x * n
+
+    compiled, x = jit(step, backend="python"), eager.tensor([1.0, 2.5])
+    for n in (np.float64(0.5), np.float64(0.25), np.float64(1.5)):
+        for got, want in zip(compiled(x, n), step(x, n), strict=True):
+            assert got.dtype is want.dtype
+            assert got.tolist() == pytest.approx(want.tolist())
+
+
 def test_complex_numbers_are_no_elements_of_a_real_tensor():
     with pytest.raises(TypeError, match="real"):
         eager.tensor([1, 1j], dtype=eager.float16)
