@@ -12,7 +12,7 @@ from eager.batched import Batched
 from eager.device import transfer
 from eager.device.array import DeviceArray
 from eager.tensor import Tensor
-from eager.traced import Traced
+from eager.traced import Traced, UnknownValue
 
 _options: dict[str, Any] = {
     "precision": 4,
@@ -139,13 +139,14 @@ def _in_lines(text: str, words: list[str], indent: int) -> str:
 
 
 def tensor_repr(self: Tensor) -> str:
-    """`tensor([1., 2.], requires_grad=True)`."""
+    """`tensor([1., 2.], requires_grad=True)`. Raises UnknownValue under capture, where nothing
+    stands for the values."""
     name = type(self).__name__
     head = "Parameter containing:\n" if name == "Parameter" else ""
     name = "tensor" if type(self) is Tensor or head or name == "Buffer" else name
     array = self._array
     if type(array) is Traced:
-        return f"{head}{name}(<{array.aval}, being captured>)"
+        raise UnknownValue("text of a tensor whose values are not known yet: it is being captured")
     if type(array) is Batched:
         count = f"one of {array.level.size} examples" if array.mapped else "the same for each"
         return f"{head}{name}(<{array.aval}, {count}, in vmap of {tensor_repr(array.value)}>)"
@@ -173,7 +174,7 @@ def part_text(name: str, x: Tensor) -> str:
     `tensor(`."""
     array = x._array
     if type(array) is Traced:
-        return f"{name}=<{array.aval}, being captured>"
+        return f"{name}={tensor_repr(x)}"  # which refuses
     array = transfer.download(array) if type(array) is DeviceArray else array
     size = "" if array.size else f", size={tuple(array.shape)}"
     return f"{name}=tensor({_body(array, len(name) + 15) if array.size else '[]'}{size})"

@@ -20,11 +20,18 @@ from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, Session, kind_of
 from jitcap.capture.kinds.classes import class_raw
-from jitcap.capture.kinds.constants import refuse_own_text
 from jitcap.capture.kinds.lent import asked, is_value, stand_in
 from jitcap.capture.kinds.refusing import Identity
 from jitcap.capture.kinds.tensors import OutsideArray
-from jitcap.capture.kinds.text import Deferred, between, joined, made_now, mentions_runtime, promise
+from jitcap.capture.kinds.text import (
+    Deferred,
+    between,
+    for_numpy,
+    joined,
+    made_now,
+    promise,
+    written,
+)
 from jitcap.capture.native import is_python_class
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, NAMES, REFLECTED, UNARY
 from jitcap.guards import Same
@@ -136,9 +143,10 @@ def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any)
         if plain is operator.sub and (found := between(a, b)) is not MISSING:
             return found
         raise Break("data dependent", f"{plain.__name__}() of what is made of run-time values")
-    if plain is operator.mod and isinstance(a, str) and mentions_runtime(b):
-        refuse_own_text(s, (b,))
-        return promise(s, operator.mod, (a, b))
+    if plain is operator.mod and isinstance(a, str):
+        return written(s, operator.mod, (a, b), {})
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        a, b = for_numpy(s, a), for_numpy(s, b)
     if plain in _COMPARISONS or type(a) in _SETS:
         s.tells_apart((a, b), equals=True)
     if s.lends(a) or s.lends(b, text=isinstance(a, str)):

@@ -19,6 +19,7 @@ from types import BuiltinFunctionType, CellType, FunctionType, MethodType, Modul
 from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 from eager.sym import SymNumber
+from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.refusing import Identity, Refusing
 from jitcap.capture.native import Known, answers_for_itself, is_library_space, per_class
@@ -74,7 +75,15 @@ class _Nothing:
         return f"<{self.name}>"
 
 
-UNLOADED: Final = _Nothing("unloaded")  # in a list's twin: an element that nobody has read
+class _Unloaded(_Nothing):
+    """In a list's twin: an element that nobody has read. Native code that writes text of it was
+    given what is not settled."""
+
+    def __repr__(self) -> str:
+        raise Break("opaque object", "text of a list that is not read")
+
+
+UNLOADED: Final = _Unloaded("unloaded")
 MISSING: Final = _Nothing("missing")
 DEPTH: Final = 12  # of containers in containers that are looked into
 
@@ -343,6 +352,7 @@ class Session:
     back: Callable[[Any], Any]
     refuse_key: Callable[[Any], None]
     pure: Callable[[Callable[..., Any], Args, Kwargs], Any]
+    by_numpy: Callable[[Callable[..., Any], Args, Kwargs], Any]
     foreign: Callable[[Any, Any, Args, Kwargs], Any]
     host: Callable[[Any, Args, Kwargs], Any]
     host_call: Callable[..., None]
@@ -398,7 +408,9 @@ def words(error: BaseException) -> str:
 
 def _answers(value: Any, depth: int) -> bool:
     """Whether the program's code may run when this is made text, or only the run knows it."""
-    if depth > DEPTH or kind_of(value).python or isinstance(value, SymNumber):
+    kind = kind_of(value)
+    shows = (kind.plain or kind.contains_values) and not kind.python
+    if depth > DEPTH or not shows or isinstance(value, SymNumber | Tensor):
         return True
     keys = dict.keys(value) if isinstance(value, dict) else ()
     return any(_answers(v, depth + 1) for v in (*keys, *parts_of(value)))

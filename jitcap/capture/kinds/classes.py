@@ -517,7 +517,7 @@ def _construct_foreign(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any
     if issubclass(cls, BaseException):
         return cls(*args, **kwargs)
     if issubclass(cls, np.generic):
-        return s.native(cls, args, kwargs)
+        return s.by_numpy(cls, args, kwargs)
     home = sys.modules.get(cls.__module__)
     if cls.__module__ in PURE_MODULES and getattr(home, cls.__qualname__, cls) is cls:
         return s.pure(cls, args, kwargs)  # not of a module that is loaded twice: see KINDS

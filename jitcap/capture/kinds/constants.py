@@ -44,7 +44,16 @@ from jitcap.capture.kinds.base import (
     parts_of,
 )
 from jitcap.capture.kinds.refusing import Identity, Refusing
-from jitcap.capture.kinds.text import Deferred, joined, made_now, mentions_runtime, promise, text_of
+from jitcap.capture.kinds.text import (
+    VIEWS,
+    Deferred,
+    joined,
+    made_now,
+    promise,
+    view_name,
+    viewed,
+    written,
+)
 from jitcap.capture.native import is_python_class, shown
 from jitcap.capture.origin import Attribute, Origin
 from jitcap.capture.outside import Shadow
@@ -72,7 +81,6 @@ _RUNS_THROUGH: Final = (
 )  # fmt: skip
 GENERATORS: Final = (random.Random, np.random.RandomState, np.random.Generator)
 _VALUES_VIEW: Final[type] = type({}.values())
-VIEWS: Final[tuple[type, ...]] = (type({}.keys()), _VALUES_VIEW, type({}.items()))
 
 
 def _place(s: Session, key: Any) -> Any:
@@ -161,8 +169,9 @@ class NativeKind(Kind):
         if isinstance(owner, str | bytes):
             if fn.__name__ == "join" and len(args) == 1:
                 args = (sequence_of(s, args[0], "can only join an iterable"),)
-            if fn.__name__.startswith("format") and isinstance(owner, str):
+            if fn.__name__ in ("format", "format_map") and isinstance(owner, str):
                 _refuse_reads(owner)
+                return written(s, fn, args, kwargs)
             if any(map(_is_later, (*args, *kwargs.values()))):
                 refuse_own_text(s, (*args, *kwargs.values()))
                 return promise(s, fn, args, kwargs)
@@ -183,17 +192,25 @@ class NativeKind(Kind):
                 pairs = arg if listed and isinstance(owner, dict) else ()
                 if fn.__name__ in _TAKES_ITERABLES and any(runs_python(s, p) for p in pairs):
                     raise Break("opaque object", f"{fn.__name__}() takes an instance for a pair")
+        if _is_shown_by(owner, fn) and not kind_of(owner).python:
+            return _shown_by(s, owner, fn, args)
         stores = fn.__name__ in _COMPARING and not self.contains_values
         found = s.native(fn, args, kwargs, stores=stores)
         return made_now(s, found) if fn.__name__ in _SHOWING else found
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        self.settle(s, args[0], 0)
-        if s.lends(args[0], text=True):
-            if mentions_runtime(args):
-                refuse_own_text(s, args)
-            return made_now(s, s.natively(fn, args, kwargs, text=True))
-        return text_of(s, fn, args, kwargs)
+        return written(s, fn, args, kwargs)
+
+
+def _is_shown_by(owner: Any, fn: Any) -> bool:
+    """Whether a method makes text of its owner as C does for this type."""
+    name, cls = fn.__name__, type(owner)
+    return name in _SHOWING and bool(getattr(cls, name).__get__(owner) == fn)
+
+
+def _shown_by(s: Session, owner: Any, method: Any, args: Args) -> Any:
+    """The text."""
+    return written(s, getattr(type(owner), method.__name__), (owner, *args), {})
 
 
 def refuse_own_text(s: Session, values: Args) -> None:
@@ -429,9 +446,13 @@ class ForeignKind(NativeKind):
             return make.let(f"{make.names.bind(bytearray)}({bytes(value)!r})")
         if isinstance(value, re.Match):
             return make.names.bind(value)
+        if type(value) in VIEWS:
+            return make.let(f"{make.expr(viewed(value))}.{view_name(type(value))}()")
         return super().rebuild(make, value)
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        if _is_shown_by(owner, fn):
+            return _shown_by(s, owner, fn, args)
         return s.foreign(owner, fn, args, kwargs)
 
 
@@ -521,7 +542,7 @@ class ExceptionKind(NativeKind, MutableKind):
             if len(parts) == 1:
                 return joined([f"{cls.__name__}(", shown, ")"])
             return joined([cls.__name__, shown])
-        if fn is not repr and not any(args[1:]):
+        if fn in (str, format) and not any(args[1:]):
             if is_method(cls, "__str__", KeyError) and len(parts) == 1:
                 return s.call(repr, parts, {})
             if is_method(cls, "__str__", BaseException, KeyError):
@@ -530,6 +551,8 @@ class ExceptionKind(NativeKind, MutableKind):
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         self.see(s, owner, f".{fn.__name__}()")
+        if _is_shown_by(owner, fn):
+            return _shown_by(s, owner, fn, args)
         if fn.__name__ == "add_note" and [kind_of(a).type_of(a) for a in args] == [str]:
             notes = owner.__dict__.setdefault("__notes__", [])
             if not isinstance(notes, list):

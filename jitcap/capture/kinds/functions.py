@@ -162,7 +162,7 @@ class FunctionKind(NativeKind):
         if module == "numpy":
             if fn.__globals__["__name__"].rpartition(".")[2] in OF_THE_HOST:
                 raise Break("unknown call", f"np.{fn.__name__}() is called")
-            return s.pure(fn, args, kwargs)
+            return s.by_numpy(fn, args, kwargs)
         return s.interpret(fn, args, kwargs)
 
 
@@ -274,7 +274,8 @@ class BuiltinKind(FixedKind):
             module = "builtins"  # a static method: `str.maketrans`
         copied = owner is not None and sys.modules.get(owner.__name__) is not owner  # see HANDLERS
         if module in PURE_MODULES and not copied:
-            return s.pure(fn, args, kwargs)
+            call = s.by_numpy if module == "numpy" else s.pure
+            return call(fn, args, kwargs)
         raise Break("unknown call", f"{module}.{fn.__qualname__}() is not known")
 
     def rebuild(self, make: Maker, value: Any) -> str:
@@ -409,15 +410,10 @@ class UfuncKind(FixedKind):
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         if any(isinstance(a, Tensor) for a in args):
             raise Break("numpy", f"np.{fn.__name__} of a tensor")
-        return s.pure(fn, tuple([_listed(s, a) for a in args]), kwargs)
+        return s.by_numpy(fn, args, kwargs)
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return self.call(s, fn, args, kwargs)
-
-
-def _listed(s: Session, value: Any) -> Any:
-    """A list of numbers as NumPy may have it: their values, not what stands for them."""
-    return [_listed(s, v) for v in value] if type(value) is list else s.known(value)
 
 
 @of(type(np.prod))

@@ -256,6 +256,8 @@ def back(s: Session, value: Any) -> Any:
         held = list(value.values() if cls is dict else value)
         parts = [back(s, v) for v in held]
         if any(a is not b for a, b in zip(parts, held, strict=True)):
+            if cls is collections.deque:
+                return collections.deque(parts, value.maxlen)
             return cls(zip(value, parts, strict=True) if cls is dict else parts)
     return value
 

@@ -30,7 +30,7 @@ from jitcap.capture.kinds.classes import bind, class_raw
 from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
 from jitcap.capture.kinds.counted import rows_of_data, sized_iterator
 from jitcap.capture.kinds.numbered import may_stand
-from jitcap.capture.kinds.text import Deferred, promise
+from jitcap.capture.kinds.text import Deferred, for_numpy, promise
 from jitcap.capture.kinds.views import load_view
 from jitcap.capture.native import is_native_class, shown
 from jitcap.capture.origin import Attribute, Computed, DictOf, Item, ItemBy, Origin, Step
@@ -515,6 +515,12 @@ class MadeArrayKind(NativeKind):
 
     def settle(self, s: Session, value: Any, depth: int) -> None:
         s.tracer.constant_memory.used(value)
+
+    def getitem(self, s: Session, obj: Any, key: Any) -> Any:
+        return super().getitem(s, obj, for_numpy(s, key))
+
+    def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
+        super().setitem(s, obj, for_numpy(s, key), for_numpy(s, value))
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         self.settle(s, owner, 0)

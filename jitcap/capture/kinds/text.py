@@ -7,16 +7,17 @@ logged, stored or returned. A program that looks into one is split there.
 
 from __future__ import annotations
 
+import gc
 import math
 import operator
 import re
 import sys
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, timedelta
 from functools import partial
 from keyword import iskeyword
-from types import FunctionType, SimpleNamespace
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -30,13 +31,14 @@ from eager.traced import Traced, UnknownValue, fresh
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import (
-    HANDLERS,
+    DEPTH,
     MISSING,
     Args,
     Kind,
     Kwargs,
     Session,
     handles,
+    kind_of,
     of,
     parts_of,
 )
@@ -147,15 +149,33 @@ def _settled(s: Session, value: Any) -> Any:
     return MISSING
 
 
-def astype(array: Deferred, dtype: Any) -> Deferred:
-    """The method of an array that will be made: of a copy with another type of elements."""
-    found = from_numpy(np.dtype(dtype)) if type(dtype) in (str, type, np.dtype) else None
+def for_numpy(s: Session, value: Any) -> Any:
+    """A value for NumPy, which takes what it does not know for an object: with the values of the
+    run-time numbers in it, guarded."""
+
+    def known(part: Any) -> Any:
+        if isinstance(part, Deferred):
+            raise part.refusal()
+        if isinstance(part, Tensor) and type(part._array) is not np.ndarray:
+            raise Break("numpy", "NumPy is given a tensor")
+        return s.known(part) if isinstance(part, SymNumber) else MISSING
+
+    return copied(value, known) if mentions_runtime(value) else value
+
+
+def astype(array: Any, *args: Any, **kwargs: Any) -> Any:
+    """The method of an array that will be made."""
+    return array.astype(*args, **kwargs)
+
+
+@handles(astype)
+def _astype(s: Session, array: Deferred, dtype: Any = None, *args: Any, **kwargs: Any) -> Deferred:
+    """Of a copy with another type of elements."""
+    dtype, plain = s.known(dtype), not (args or kwargs)
+    found = from_numpy(np.dtype(dtype)) if plain and type(dtype) in (str, type, np.dtype) else None
     if found is None or not (found.is_floating_point and array.args[0].dtype.is_floating_point):
         raise Break("numpy", "an array of run-time values is converted")
     return Deferred(array.fn, (to(array.args[0], found, copy=True),), cls=np.ndarray)
-
-
-HANDLERS[astype] = lambda s, array, dtype: astype(array, s.known(dtype))
 
 
 _OF_DATES: Final[dict[tuple[type, str], type]] = {
@@ -234,20 +254,68 @@ def joined(parts: list[Any]) -> Any:
     return "".join(parts)
 
 
-def mentions_runtime(value: Any, depth: int = 0) -> bool:
+def mentions_runtime(value: Any) -> bool:
     """Whether text about `value` needs run-time values."""
-    if isinstance(value, Tensor | SymNumber | Deferred):
-        return True
-    if depth >= 4:
-        return False
+    return any(isinstance(v, Tensor | SymNumber | Deferred) for v in all_shown(value))
+
+
+def all_shown(value: Any) -> Iterator[Any]:
+    """A value and all that native text of it shows, each once."""
+    found = {id(value): value}
+    queue = [value]
+    for each in queue:
+        yield each
+        new = {id(part): part for part in shown_by(each) if id(part) not in found}
+        found |= new
+        queue += new.values()
+
+
+_STATIC: Final = (type, FunctionType, ModuleType, CodeType, BuiltinFunctionType, np.ndarray)
+
+
+def shown_by(value: Any) -> Iterable[Any]:
+    """The values that native text of a value shows. Those of a builtin that is no container (a view
+    of a dictionary, a partial, a method) are among all that it refers to."""
+    kind = kind_of(value)
+    if kind.plain or kind.constant or isinstance(value, (*_STATIC, Tensor, SymNumber, Deferred)):
+        return ()
     if isinstance(value, BaseException):
-        value = value.args
-    return any(mentions_runtime(v, depth + 1) for v in parts_of(value))
+        return value.args
+    if isinstance(value, dict):
+        return *dict.keys(value), *dict.values(value)
+    if kind.python or kind.contains_values:
+        return parts_of(value)
+    return gc.get_referents(value)
+
+
+def settle_shown(s: Session, value: Any) -> None:
+    """Load all that native text of a value shows. Raises Break where that runs a method of the
+    program, of an instance that is a key, or in what is no container: there it is not lent."""
+    for each in all_shown(value):
+        kind = kind_of(each)
+        kind.settle(s, each, DEPTH)
+        holds = kind.contains_values or kind.python
+        hidden = dict.keys(each) if isinstance(each, dict) else () if holds else shown_by(each)
+        if any(s.lends(part, text=True) for part in hidden):
+            raise Break("data dependent", f"text of a {type(each).__qualname__} of instances")
+
+
+def written(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+    """`fn(*args)`, text that native code makes of values: the one door. Now, or later if they
+    mention run-time values, of which what stands for them refuses to be written."""
+    given = (*args, *kwargs.values())
+    for value in given:
+        settle_shown(s, value)
+    if not any(s.lends(value, text=True) for value in given):
+        return text_of(s, fn, args, kwargs)
+    if mentions_runtime(given):
+        raise Break("data dependent", "text made of instances and run-time values")
+    return made_now(s, s.natively(fn, args, kwargs, text=True))
 
 
 def text_of(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     """`fn(*args)` of a value that is all there: now, or later if it mentions run-time values."""
-    if mentions_runtime(args):
+    if mentions_runtime((*args, *kwargs.values())):
         return promise(s, fn, args, kwargs)
     try:
         text = fn(*args, **kwargs)
@@ -256,7 +324,7 @@ def text_of(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         raise
     if len(text) > sys.int_info.str_digits_check_threshold:
         _guard_digits(s)
-    if type(args[0]) is FunctionType and id(args[0]) not in s.outside.fixed:
+    if args and type(args[0]) is FunctionType and id(args[0]) not in s.outside.fixed:
         return Deferred(fn, args, kwargs)  # it shows its address
     return made_now(s, text)
 
@@ -299,6 +367,8 @@ def copied(value: Any, leaf: Callable[[Any], Any]) -> Any:
     if found is not MISSING:
         return found
     base: Any = next((b for b in COPIED if isinstance(value, b)), None)
+    if base is None and type(value) in VIEWS:
+        return getattr(copied(viewed(value), leaf), view_name(type(value)))()
     if base is None:
         return value
     if base is tuple:
@@ -314,11 +384,29 @@ def copied(value: Any, leaf: Callable[[Any], Any]) -> Any:
         copy.__dict__.update({k: copied(v, leaf) for k, v in value.__dict__.items()})
     if issubclass(base, dict):
         for key, part in base.items(value):
-            base.__setitem__(copy, key, copied(part, leaf))
+            base.__setitem__(copy, copied(key, leaf), copied(part, leaf))
     elif base is not SimpleNamespace:
         add = set.update if base is set else base.extend
         add(copy, [copied(v, leaf) for v in base.__iter__(value)])
     return copy
+
+
+_OF_ORDERED: Final[OrderedDict[Any, Any]] = OrderedDict()
+VIEWS: Final[tuple[type, ...]] = tuple(
+    type(view(table))
+    for table, cls in (({}, dict), (_OF_ORDERED, OrderedDict))
+    for view in (cls.keys, cls.values, cls.items)
+)
+
+
+def viewed(view: Any) -> Any:
+    """The dictionary that a view is of."""
+    return next(part for part in gc.get_referents(view) if isinstance(part, dict))
+
+
+def view_name(cls: type) -> str:
+    """The method that gives a view of this type: `keys`, `values` or `items`."""
+    return cls.__name__.rpartition("_")[2]
 
 
 COPIED: Final = (tuple, list, OrderedDict, defaultdict, dict, set, deque, SimpleNamespace)
