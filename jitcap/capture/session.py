@@ -47,7 +47,7 @@ from jitcap.capture.kinds.iterators import (
     driven,
 )
 from jitcap.capture.kinds.tensors import replaced_member
-from jitcap.capture.kinds.text import VIEWS, Deferred, for_numpy, joined, snapshot
+from jitcap.capture.kinds.text import VIEWS, Deferred, by_numpy, joined, snapshot
 from jitcap.capture.located import caught
 from jitcap.capture.native import (
     MAPPING,
@@ -215,7 +215,7 @@ class Session(base.Session):
     refuse_key = lent.refuse_key
     import_from, driven, roll, turn = modules.import_from, driven, roll, turn
     undecided, branch, as_bool, negation = branches.ANSWERS
-    extreme = extreme
+    extreme, by_numpy = extreme, by_numpy
     host, number_input, caught = host.call, numbers.read, staticmethod(caught)
 
     def super_getattr(self, cls: Any, obj: Any, name: str) -> Any:
@@ -331,15 +331,9 @@ class Session(base.Session):
             fn, tuple(map(self.known, args)), {k: self.known(v) for k, v in kwargs.items()}
         )
 
-    def by_numpy(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
-        """The same of NumPy, also for numbers in containers."""
-        named = {k: for_numpy(self, v) for k, v in kwargs.items()}
-        return self.native(fn, tuple([for_numpy(self, a) for a in args]), named)
-
     def foreign(self, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         """A method of a type that is written in C and of no kind of its own."""
-        home = type(owner).__module__
-        if home in PURE_MODULES:
+        if (home := type(owner).__module__) in PURE_MODULES:
             return (self.by_numpy if home == "numpy" else self.pure)(fn, args, kwargs)
         raise Break("opaque object", f".{fn.__name__}() of a {type(owner).__qualname__}")
 

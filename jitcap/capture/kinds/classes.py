@@ -365,6 +365,9 @@ class ClassKind(StaticKind):
             s.entering(args[0])
         if (fn is list or fn is tuple) and len(args) == 1 and type(args[0]) is Lazy:
             args = (s.list_of(args[0]),)
+        if fn is collections.deque:  # how long it may get is an int
+            args = (*args[:1], *map(s.known, args[1:]))
+            kwargs = {k: s.known(v) for k, v in kwargs.items()}
         if fn in (list, tuple, collections.deque) and args and isinstance(args[0], Module):
             args = (s.list_of(args[0]), *args[1:])  # to native code a module is a function
         if fn in _PURE_TYPES:

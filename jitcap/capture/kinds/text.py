@@ -163,6 +163,12 @@ def for_numpy(s: Session, value: Any) -> Any:
     return copied(value, known) if mentions_runtime(value) else value
 
 
+def by_numpy(s: Session, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
+    """`fn(*args)`, which NumPy computes now."""
+    named = {k: for_numpy(s, v) for k, v in kwargs.items()}
+    return s.native(fn, tuple([for_numpy(s, a) for a in args]), named)
+
+
 def astype(array: Any, *args: Any, **kwargs: Any) -> Any:
     """The method of an array that will be made."""
     return array.astype(*args, **kwargs)
