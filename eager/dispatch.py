@@ -77,16 +77,20 @@ def tracing() -> bool:
     return current_tracer.get() is not None
 
 
+def _is_tensor(x: Any) -> bool:
+    return isinstance(x, Tensor)
+
+
 def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
-    """Call an op: one tensor, or a tuple when the op has several outputs (numbers only in: a
-    number out).
+    """Call an op: one tensor, or a tuple when the op has several outputs. Of numbers alone the
+    first is taken for a 0-dim tensor.
 
     Raises TypeError for an operand that is neither tensor nor number; what the op's own rules
     raise otherwise."""
     if op.shares:
         return _apply_view(op, operands[0], attrs)
     tracer = current_tracer.get()
-    arrays = []
+    arrays: list[Any] = []
     tracked, place = False, None
     for x in operands:
         if isinstance(x, Tensor):
@@ -104,8 +108,11 @@ def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
                     return _apply_batched(op, operands, attrs)
         elif type(x) not in _NUMBERS:
             return apply(op, *(_checked(op, y) for y in operands), **attrs)
-        elif len(operands) == 1 and op.kind == "pointwise":
-            raise TypeError(f"{op.name}(): argument 'input' must be Tensor, not {type(x).__name__}")
+        elif not arrays and op.kind == "pointwise" and not any(map(_is_tensor, operands)):
+            if len(operands) == 1:
+                what = type(x).__name__
+                raise TypeError(f"{op.name}(): argument 'input' must be Tensor, not {what}")
+            return apply(op, with_tensor(x, x), *operands[1:], **attrs)
         arrays.append(x)
     if tracer is not None:
         results = _trace(tracer, op, operands, attrs)
@@ -180,15 +187,12 @@ def apply_binary(op: Op, x: Any, y: Any) -> Any:
 def with_tensor(x: Any, y: Any) -> Any:
     """`x`, which is made a tensor where neither is one: what two numbers give has the default
     dtype, as in PyTorch."""
-    if isinstance(x, Tensor) or isinstance(y, Tensor) or type(x) not in _PLAIN:
+    if isinstance(x, Tensor) or isinstance(y, Tensor) or type(x) not in _NUMBERS:
         return x
     own = scalar_aval(x).dtype
     default = dt.get_default_dtype()
     kinds = {dt.float64: default, dt.complex128: dt.default_complex()}
     return Tensor._full(x, Aval((), kinds.get(own, own)))
-
-
-_PLAIN = frozenset({bool, int, float, complex})
 
 
 # ------------------------------------------------------------------------ many examples at once

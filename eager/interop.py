@@ -123,9 +123,23 @@ def _has_traced(data: Any) -> bool:
     return isinstance(getattr(data, "_array", data), SymNumber | SymInt | Traced | Batched)
 
 
+def _joined(data: Any) -> DType:
+    """The type that all elements of nested lists with run-time values in them promote to."""
+    if isinstance(data, _NESTED):
+        return functools.reduce(dt.promote_types, map(_joined, data))
+    if isinstance(data, Tensor):
+        return data.dtype
+    kind = data.pytype if isinstance(data, SymNumber) else type(data)
+    if issubclass(kind, np.generic):
+        return dt.from_numpy(np.dtype(kind))
+    of = {bool: dt.bool_, int: dt.int64, SymInt: dt.int64, complex: dt.default_complex()}
+    return of.get(kind) or dt.get_default_dtype()
+
+
 def _stacked(data: Any, dtype: DType | None) -> Tensor:
     """A tensor of nested lists with run-time values in them."""
     if isinstance(data, _NESTED):
+        dtype = dtype or _joined(data)
         parts = [unsqueeze(_stacked(x, dtype), 0) for x in data]
         return apply(REGISTRY["cat"], *parts, dim=0)
     if isinstance(data, Tensor):
@@ -133,10 +147,7 @@ def _stacked(data: Any, dtype: DType | None) -> Tensor:
     if issubclass(type(data), np.generic):  # a run-time number only says that it is one
         dtype, data = dtype or dt.from_numpy(data.dtype), data.item()
     if dtype is None:
-        kind = data.pytype if isinstance(data, SymNumber) else type(data)
-        dtype = {bool: dt.bool_, int: dt.int64, SymInt: dt.int64}.get(kind, dt.get_default_dtype())
-        if isinstance(data, SymNumber) and data.of_numpy:
-            dtype = dt.float64
+        dtype = _joined(data)
     return apply(REGISTRY["full"], dt.stored(data, dtype), shape=(), dtype=dtype)
 
 
@@ -166,6 +177,8 @@ def tensor(
         out = data.detach().clone()
         out = out if dtype is None else out.to(dtype)
     elif _has_traced(data):
+        if dtype is not None and not dtype.is_complex and _joined(data).is_complex:
+            raise TypeError(f"numbers of {dtype.name} must be real, got complex ones")
         out = clone(_stacked(data, dtype))
     else:
         out = wrap(_typed(_array_of(data, dtype)))

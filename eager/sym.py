@@ -115,10 +115,13 @@ class SymNumber:
         """As a size: see `eager.symint.index`."""
         return self.tracer.size_of(self)
 
-    def __stored__(self, dtype: dt.DType) -> SymNumber:
+    def __stored__(self, dtype: dt.DType) -> Any:
         """As an element of `dtype`: see `eager.dtype.stored`. What is finite and too large for a
-        float is looked for in numbers from outside alone: the graph's come from tensors."""
+        float is looked for in numbers from outside alone: the graph's come from tensors. Whether a
+        complex number is real is asked of its value."""
         of_float = self.pytype is float
+        if self.pytype is complex and not dtype.is_complex:
+            return dt.stored(self.tracer.concretize(self, complex), dtype)
         if self.pytype is not int and not of_float:
             return self
         low, high = dt.limits(dtype)
@@ -161,10 +164,11 @@ class SymNumber:
         return self % 1 == 0  # NaN and infinities have a remainder that is NaN
 
     def __divmod__(self, other: Any) -> Any:
-        return self // other, self % other
+        known = isinstance(other, (SymNumber, *NUMBERS))
+        return (self // other, self % other) if known else NotImplemented
 
     def __rdivmod__(self, other: Any) -> Any:
-        return other // self, other % self
+        return (other // self, other % self) if isinstance(other, NUMBERS) else NotImplemented
 
     __pos__ = _unary(operator.pos)
     __neg__ = _unary(operator.neg)

@@ -371,8 +371,9 @@ def _plain(value: Any, aval: Aval) -> Any:
     """A run-time scalar is a Python number; anything else an array."""
     if aval.weak:
         return value.item() if isinstance(value, np.ndarray | np.generic) else value
-    # A NumPy scalar is no array: the next op would take it for a Python number.
-    return np.asarray(value) if isinstance(value, np.generic) else value
+    # A scalar is no array: the next op would take it for a Python number, which it may have been.
+    scalar = isinstance(value, np.generic | int | float | complex)
+    return np.asarray(value, aval.dtype.np) if scalar else value
 
 
 def last_uses(graph: Graph) -> dict[Node, list[Node]]:

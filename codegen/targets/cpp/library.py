@@ -162,14 +162,17 @@ def merge(shape: Shape, *strides: Shape) -> list[Shape]:
 
 def _host(w: Writer) -> None:
     """A callback into the op's own NumPy kernel. Numbers among the operands are bound in it;
-    run-time scalars are passed."""
+    run-time scalars are passed; what the program computes lies in memory."""
     number, step = len(w.hosts), w.step
     tensors = [i for i, r in enumerate(step.operands) if isinstance(r, Access)]
     slots = [i for i, r in enumerate(step.operands) if isinstance(r, str)]
     args = [f"(void *)({w.dense(i)})" for i in tensors]
     for i in slots:
-        w.lines.append(f"{w.ctype(i)} n{i} = {w.places.argument(str(step.operands[i]))};")
-        args.append(f"(void *)&n{i}")
+        name = str(step.operands[i])
+        given = w.places.slot(name)
+        if given:
+            w.lines.append(f"{w.ctype(i)} n{i} = {w.places.argument(name)};")
+        args.append(f"(void *)&n{i}" if given else f"(void *){w.places.pointer(name)}")
     args += [f"(void *)({w.places.pointer(o)})" for o in step.outs]
     ins = [Spec(w.aval(i).shape, w.aval(i).dtype.np) for i in (*tensors, *slots)]
     outs = tuple(Spec(a.shape, a.dtype.np) for a in step.out_avals)

@@ -53,8 +53,8 @@ from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
 @handles_each(int, float, complex)
 def _number(s: Session, cls: type, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) > 1 or kwargs:  # complex(re, im), int(text, base)
-        args = tuple(map(s.known, args))
-        kwargs = {k: s.known(v) for k, v in kwargs.items()}
+        s.see_within((*args, *kwargs.values()), f"{cls.__name__}()")
+        return s.pure(cls, args, kwargs)
     if args and isinstance(args[0], SymNumber):
         return numbers.cast(args[0], cls)
     if args and isinstance(args[0], Tensor):
