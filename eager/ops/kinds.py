@@ -467,12 +467,12 @@ class Move(Op):
 
 
 def require_sizes(shape: Iterable[Any]) -> None:
-    """RuntimeError for a negative size of a tensor that is to be made."""
+    """RuntimeError for a negative size of a tensor that is to be made, or more than memory has."""
     for n in shape:
         if (type(n) is int or not of_data(n)) and n < 0:
-            raise RuntimeError(
-                f"Trying to create tensor with negative dimension {n}: {list(shape)}"
-            )
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {[*shape]}")
+    if math.prod(n for n in shape if type(n) is int) >= 1 << 60:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={[*shape]}")
 
 
 def require_dtype(name: str, dtype: Any) -> None:
@@ -504,7 +504,7 @@ class Create(Op):
     def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
         try:
             return (self.numpy(arrays, attrs),)
-        except ValueError:
+        except (ValueError, OverflowError):
             require_sizes(attrs["shape"])
             raise
         except AttributeError:

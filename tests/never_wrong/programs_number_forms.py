@@ -94,12 +94,14 @@ def what_python_refuses_of_numbers():
     return over(step, [2, 3, 5])
 
 
-@case("number_forms")
+@case("number_forms", cpp=True)
 def tensors_that_are_too_large():
-    def step(x, n):
-        return eager.zeros(n * 2**69)
+    def step(x, n, make):
+        return make(n * 2**69)
 
-    return Program(step, [(eager.ones(2), 2)])
+    x = eager.ones(2)
+    made = (eager.zeros, lambda n: eager.full((n, 2), 1.0), lambda n: eager.ones(n >> 30, 2**40))
+    return Program(step, [(x, 2, make) for make in made])
 
 
 @case("number_forms")
