@@ -71,7 +71,11 @@ def functions_of_two_numbers_give_tensors():
 @case("number_forms", cpp=True)
 def triangles_at_negative_ints_that_vary():
     def step(x, n):
-        return eager.tril_indices(4, 4, n), eager.triu_indices(3, 4, n), eager.tril_indices(3, 3, -n - 1)
+        return (
+            eager.tril_indices(4, 4, n),
+            eager.triu_indices(3, 4, n),
+            eager.tril_indices(3, 3, -n - 1),
+        )
 
     return over(step, [1, -1, -2, 0, 2])
 

@@ -97,8 +97,18 @@ def what_is_outside_is_read_before_it_is_shown():
 
     def step(x, n):
         held.n = n
-        made = [f(v) for v in outside for f in (lambda v: {"a": v}.values(), lambda v: functools.partial(max, v))]
-        return [repr(c) for c in made], repr(ValueError(held.e)), repr({held.s: n}), str({"a": held.s}.items()), x
+        made = [
+            f(v)
+            for v in outside
+            for f in (lambda v: {"a": v}.values(), lambda v: functools.partial(max, v))
+        ]
+        return (
+            [repr(c) for c in made],
+            repr(ValueError(held.e)),
+            repr({held.s: n}),
+            str({"a": held.s}.items()),
+            x,
+        )
 
     return over(step, [6, 7])
 
@@ -138,10 +148,19 @@ def arrays_of_numbers_that_vary():
             np.arange(3) * [n, 1, n], np.asarray([n, 1]) / 2, np.array([n], "u1"), np.array([float(n) * 0.5, n]),
         ]  # fmt: skip
         made[0][1:] = [n]
-        numbers = [np.prod(x.shape), np.min(x.shape), np.max([n, 3]), np.float32([n, 2]).sum(), np.sum([[n], [1]])]
+        numbers = [
+            np.prod(x.shape),
+            np.min(x.shape),
+            np.max([n, 3]),
+            np.float32([n, 2]).sum(),
+            np.sum([[n], [1]]),
+        ]
         return [(a.dtype.str, a.tobytes(), a.shape) for a in made], [(type(v), v) for v in numbers]
 
-    calls = [(eager.ones(k, 2), n, b) for k, n, b in ((2, 3, True), (3, 4, False), (5, -2, True), (2, 2**40, False))]
+    calls = [
+        (eager.ones(k, 2), n, b)
+        for k, n, b in ((2, 3, True), (3, 4, False), (5, -2, True), (2, 2**40, False))
+    ]
     return Program(step, [c for c in calls[:3]] + [(calls[3][0], 200, True)])
 
 
@@ -149,6 +168,12 @@ def arrays_of_numbers_that_vary():
 def arrays_of_tensors_are_converted():
     def step(x, n):
         a = (x * n).numpy()
-        return a.astype(bool), a.astype(np.int32), a.astype(float, copy=False), a.astype("f8"), a.astype(dtype="f4")
+        return (
+            a.astype(bool),
+            a.astype(np.int32),
+            a.astype(float, copy=False),
+            a.astype("f8"),
+            a.astype(dtype="f4"),
+        )
 
     return over(step, [2.0, 0.0])
