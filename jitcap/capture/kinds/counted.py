@@ -48,6 +48,8 @@ def range_of(s: Session, args: tuple[Any, ...]) -> Any:
     sizes = [s.sizes.of_number(x) if type(x) is SymNumber else x for x in args]
     if not all(type(x) in (int, SymInt) for x in sizes) or all(type(x) is int for x in sizes):
         return None
+    if any(type(x) is int and abs(x) >= 1 << 62 for x in sizes):  # `len` of it may be no size
+        return None
     first, stop, step = (0, *sizes, 1) if len(sizes) == 1 else (*sizes, 1)[:3]
     if type(step) is not int or not step:
         return None
