@@ -6,6 +6,8 @@ import pytest
 import eager
 from jitcap import jit
 
+pytestmark = pytest.mark.once
+
 
 def runs(lib):
     """name -> a call on x (4, 4) float32 and h (4, 4), a product under autocast."""

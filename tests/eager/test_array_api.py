@@ -11,6 +11,8 @@ import pytest
 import eager
 from jitcap import jit
 
+pytestmark = pytest.mark.once
+
 XP = eager.ones(1).__array_namespace__()
 RNG = np.random.default_rng(0)
 A = RNG.normal(size=(3, 4)).astype("float32")

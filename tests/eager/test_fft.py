@@ -8,6 +8,8 @@ import eager.fft
 from eager.fft import fft2, irfft, rfft
 from jitcap import jit
 
+pytestmark = pytest.mark.once
+
 SIGNAL = np.random.default_rng(0).standard_normal((3, 5))
 
 

@@ -8,6 +8,8 @@ import pytest
 import eager
 from eager import special_arrays
 
+pytestmark = pytest.mark.once
+
 
 def _reference(f, x):
     return np.array([f(float(v)) for v in x])

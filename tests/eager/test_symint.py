@@ -9,6 +9,8 @@ import pytest
 from eager.symint import Fixing, SymInt, bounds, evaluate, known_eq, known_le, known_lt
 from jitcap.symbols import Sizes, holds
 
+pytestmark = pytest.mark.once
+
 NAMES = ("n", "m", "k")
 
 

@@ -10,6 +10,8 @@ import eager
 from eager.sym import SymNumber
 from jitcap import jit
 
+pytestmark = pytest.mark.once
+
 
 def chunks(x):
     a, b = x.chunk(2)

@@ -11,6 +11,8 @@ import eager
 from eager import cond, fori_loop, scan, switch, while_loop
 from jitcap import JitcapWarning, jit
 
+pytestmark = pytest.mark.once
+
 CHANCE = np.random.default_rng(0)
 X, Y = CHANCE.standard_normal((3, 4)), CHANCE.standard_normal((4, 3))
 Z, K = CHANCE.standard_normal((5, 3, 4)), CHANCE.integers(0, 3, (3, 4))

@@ -8,6 +8,8 @@ from against_eager import check, floats
 import eager
 from eager import autograd, nn
 
+pytestmark = pytest.mark.once
+
 PROGRAMS = {}
 
 

@@ -16,6 +16,8 @@ from eager.op import REGISTRY
 from jitcap import custom_op, explain, jit
 from jitcap.kept import graphs
 
+pytestmark = pytest.mark.once
+
 
 def decomposed(x):
     return eager.linalg.eigh(x @ x.t())[0].sum()

@@ -9,6 +9,8 @@ import eager
 from eager import autograd, nn
 from eager.nn import functional as F
 
+pytestmark = pytest.mark.once
+
 PROGRAMS = {}
 
 

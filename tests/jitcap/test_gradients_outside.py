@@ -11,6 +11,8 @@ from eager import autograd, nn
 from jitcap import entry
 from jitcap.record import JitcapWarning
 
+pytestmark = pytest.mark.once
+
 PROGRAMS = {}
 
 

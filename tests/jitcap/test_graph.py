@@ -12,6 +12,8 @@ from jitcap.show import example_array, parse_aval, reload, show
 from jitcap.tracer import DataDependent, trace
 from jitcap.verify import GraphError, verify
 
+pytestmark = pytest.mark.once
+
 
 def floats(*shape, seed=0):
     return eager.tensor(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))

@@ -8,6 +8,8 @@ import pytest
 
 from eager import threads
 
+pytestmark = pytest.mark.once
+
 PROGRAM = """
 import numpy as np, eager
 from jitcap import explain, jit

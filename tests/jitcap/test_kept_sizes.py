@@ -21,6 +21,8 @@ from jitcap.symbols import Sizes
 from jitcap.tracer import trace
 from tests.codegen.symbolic import f32
 
+pytestmark = pytest.mark.once
+
 TARGET = Target("cpp", config.isa)
 
 

@@ -7,6 +7,8 @@ import pytest
 import eager
 from jitcap import explain, jit
 
+pytestmark = pytest.mark.once
+
 F = eager.nn.functional
 N = 6
 

@@ -6,6 +6,8 @@ import pytest
 import eager
 from jitcap import jit
 
+pytestmark = pytest.mark.once
+
 SIZES = (6, 7, 9, 5)
 
 
