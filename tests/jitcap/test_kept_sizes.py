@@ -155,7 +155,7 @@ from jitcap import assume_static, config, jit
 
 kind, *sizes = sys.argv[1:]
 if kind == "narrow":  # so that compiling asks, and its answers matter
-    from codegen import sizes as asked
+    from codegen.ir import sizes as asked
     asked.SHORT = 1 << 12
 
 def floats(*shape):
