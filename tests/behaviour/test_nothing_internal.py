@@ -77,6 +77,25 @@ def one_dictionary_of_locals(x):
 
 
 @program
+def a_module_whose_property_raises(x):
+    class Settings(types.ModuleType):
+        k = property()
+
+        def __getattr__(self, name):
+            return name
+
+    return Settings("a").k, x
+
+
+@program
+def super_with_a_keyword(x):
+    try:
+        return super(value=1)
+    except TypeError:
+        return x + 1
+
+
+@program
 def partials_with_attributes(x):
     inner = functools.partial(lambda a, b, c: a + b + c, x)
     inner.name = "inner"

@@ -122,7 +122,7 @@ class A:; def __repr__(s):; return 'A!'; def __format__(s, f):; return f + '!'; 
 class A:; def __init__(s, v):; s.v = v;; class B(A):; def __init__(s, v):; t = super(); t.__init__(v); r.append(t.__thisclass__.__name__);; r.append(B(V).v)
 class A:; def f(s):; return [V];; class B(A):; def f(s):; return super().f() + ['b'];; class C(A):; def f(s):; return super().f() + ['c'];; class D(B, C):; pass;; r += [D().f(), [c.__name__ for c in D.__mro__], super(B, D()).f()]
 class A:; def __mro_entries__(s, bases):; return (Plain,);; class B(A()):; pass;; r += [B.__mro__[1].__name__, len(B.__orig_bases__)]
-class A:; x = V; y = [x for _ in range(2)]; locals()['z'] = 1; def f(s):; return __class__.__name__;; r += [A.y, A.z, A().f(), A.__qualname__[-1:], A.__module__]
+class A:; k = V; y = [k for k in range(2)]; locals()['z'] = 1; def f(s):; return __class__.__name__;; r += [A.y, A.z, A().f(), A.__qualname__[-1:], A.__module__]
 q = functools.partial(lambda *a, **k: (a, k), V); q.name = 'q'; w = functools.partial(q, 2, k=1); r += [w(3), w.args, w.keywords, q.name]; w.nothing
 class A:; f = functools.partialmethod(lambda s, *a: a, V); g = staticmethod(lambda *a: a); h = classmethod(lambda c, *a: a); k = len; m = operator.attrgetter('z'); z = 1;; a = A(); r += [a.f(1), a.g(1), a.h(V), a.k('ab'), a.m(a)]
 r += [locals() is locals(), sorted(locals())[:2], vars() is locals(), 'x' in locals(), callable(V)]

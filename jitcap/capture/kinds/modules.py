@@ -161,7 +161,8 @@ class ModuleKind(StaticKind):
         if held is not MISSING:
             return held
         if raw is not MISSING:
-            return default_get(s, obj, name)
+            with suppress(AttributeError):  # of a property: then it is asked as if there were none
+                return default_get(s, obj, name)
         hook = module_value(s, vars(obj), "__getattr__", own=False)
         if hook is not MISSING:
             return s.call(hook, (name,), {})

@@ -46,7 +46,7 @@ def _call(
     kwargs = dict(zip(kwnames, values[split:], strict=True)) if kwnames else {}
     args = (*bound, *values[:split])
     if id(type(fn)) in _OF_FRAMES:
-        if fn is super and not args:
+        if fn is super and not (args or kwargs):
             args = _super_arguments(vm, frame)
         elif (fn is builtins.locals or fn is builtins.vars) and not (args or kwargs):
             frame.push(frame.snapshot(vm.world.load_cell))
