@@ -285,7 +285,11 @@ if TYPE_CHECKING:
 
 # To a type checker, it gives the public functions of the registry, too.
 def __getattr__(name: str) -> Any:
-    return _later.part("eager", name)
+    try:
+        return _later.part("eager", name)
+    except AttributeError as error:
+        error.__traceback__ = None  # it speaks of the caller's line
+        raise
 
 
 def __dir__() -> list[str]:

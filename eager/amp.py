@@ -20,6 +20,7 @@ from eager.casts import (
 )
 from eager.device import places
 from eager.dtype import DType
+from eager.notice import warn
 from eager.ops.create import full
 from eager.ops.pointwise import where
 from eager.ops.reduce import any as any_of
@@ -51,6 +52,8 @@ class autocast:
                 f"autocast runs in bfloat16 or float16, not in {self.fast_dtype}: leave it out, or "
                 "pass enabled=False"
             )
+        if enabled and device_type == "cuda" and not places.count():
+            warn('autocast("cuda") does nothing: there is no GPU')
         self._wanted = self.fast_dtype if enabled else None
         self._before: list[Autocast | None] = []  # a decorated function may call itself
 
@@ -127,6 +130,8 @@ class GradScaler:
     ) -> None:
         self._device = device
         self._enabled = enabled and (device == "cpu" or places.count() > 0)
+        if enabled and not self._enabled:
+            warn("GradScaler is enabled, but there is no GPU: it passes everything through")
         self._init_scale = init_scale
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
@@ -181,6 +186,7 @@ class GradScaler:
         if optimizer not in self._found:
             self.unscale_(optimizer)
         self._stepped.append(optimizer)
+        optimizer._opt_called = True  # asked by schedulers, before the number that decides here
         if self._found[optimizer]:
             return None
         return optimizer.step(*args, **kwargs)

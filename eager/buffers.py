@@ -12,6 +12,7 @@ from eager import dtype as dt
 from eager.conversion import known
 from eager.dtype import DType
 from eager.interop import numpy
+from eager.notice import warn
 from eager.registry import public
 from eager.storage import TypedStorage, UntypedStorage, memory_of, owner_of
 from eager.tensor import Tensor, wrap
@@ -37,6 +38,11 @@ def frombuffer(
         )
     if count * dtype.itemsize > left:
         raise ValueError(f"{count} elements of {dtype} do not fit into {left} bytes")
+    if memory.readonly:
+        warn(
+            "frombuffer: the buffer is not writable, and the tensor shares its memory: writing to "
+            "it raises. Copy the buffer (bytearray(...)) to write"
+        )
     out: Tensor = wrap(np.frombuffer(memory, dtype.np, count, offset))
     return out.requires_grad_() if requires_grad else out
 
@@ -127,3 +133,26 @@ def _element(value: Any, dtype: DType) -> Any:
     if dtype.category != dt.INT:
         return (bool, None, float, complex)[dtype.category](value)  # type: ignore[misc]
     return dt.stored(int(value) if isinstance(value, float) else operator.index(value), dtype)
+
+
+@public(namespace=False)
+def dim_order(self: Tensor, *, ambiguity_check: bool = False) -> tuple[int, ...]:
+    """The dimensions from the widest stride to the narrowest; those of one stride in their order.
+    RuntimeError with `ambiguity_check` where several orders describe the same memory."""
+    strides = self.stride()
+    order = tuple(sorted(range(self.ndim), key=lambda d: -strides[d]))
+    if ambiguity_check and (1 in self.shape or 0 in self.shape or len({*strides}) < self.ndim):
+        raise RuntimeError(
+            f"The tensor does not have unique dim order, or cannot map to exact one of {order}"
+        )
+    return order
+
+
+@public(method=False)
+def is_storage(obj: Any) -> bool:
+    return isinstance(obj, UntypedStorage | TypedStorage)
+
+
+@public()
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    return input.shape == other.shape

@@ -19,6 +19,7 @@ from eager.dtype import DType
 from eager.op import parameters
 from eager.tape import Autocast, mode
 from eager.tensor import Tensor
+from eager.tracebacks import trim
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -118,7 +119,11 @@ def casting(fn: F, cpu: Policy, gpu: Policy, named: Callable[..., Any] | None = 
     def cast(*args: Any, **kwargs: Any) -> Any:
         on = mode.autocast
         if on is None:
-            return with_keywords(*args, **kwargs) if kwargs else fn(*args)
+            try:
+                return with_keywords(*args, **kwargs) if kwargs else fn(*args)
+            except Exception as error:
+                trim(error)
+                raise
         given = (*args, *kwargs.values())
         types = (_type(cpu, on[0], given, "cpu"), _type(gpu, on[1], given, "cuda"))
         args = tuple(by_place(x, types) for x in args)
@@ -127,6 +132,9 @@ def casting(fn: F, cpu: Policy, gpu: Policy, named: Callable[..., Any] | None = 
         before = set_autocast(None if inside == (None, None) else inside)
         try:
             return with_keywords(*args, **kwargs)
+        except Exception as error:
+            trim(error)
+            raise
         finally:
             set_autocast(before)
 
@@ -137,11 +145,19 @@ def casting(fn: F, cpu: Policy, gpu: Policy, named: Callable[..., Any] | None = 
     # One argument is passed on in a quarter of the time.
     @functools.wraps(fn)
     def cast_one(input: Any) -> Any:
-        return fn(input) if mode.autocast is None else cast(input)
+        try:
+            return fn(input) if mode.autocast is None else cast(input)
+        except Exception as error:
+            trim(error)
+            raise
 
     @functools.wraps(fn)
     def cast_operand(input: Any) -> Any:
-        return apply_unary(op, input) if mode.autocast is None else cast(input)
+        try:
+            return apply_unary(op, input) if mode.autocast is None else cast(input)
+        except Exception as error:
+            trim(error)
+            raise
 
     return cast_one if op is None else cast_operand  # type: ignore[return-value]
 

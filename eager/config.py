@@ -73,6 +73,12 @@ FLAGS: Final[dict[str, Flag]] = {
         Flag("dump", "JITCAP_DUMP", "", "a directory: each stage is written there as a file"),
         Flag("check", "CHECK", False, "verify the program between stages"),
         Flag("strict", "JITCAP_STRICT", False, "a fault of the compiler raises; else eager runs"),
+        Flag(
+            "traceback",
+            "JITCAP_TRACEBACK",
+            "short",
+            "full: errors show our own frames, too; short: they end at the user's line",
+        ),
         Flag("backend", "JITCAP_BACKEND", "", "cpp, triton, python or eager for every @jit"),
         Flag(
             "isa",
@@ -120,6 +126,7 @@ class Config:
     dump: str
     check: bool
     strict: bool
+    traceback: str
     backend: str
     isa: str
     device: str

@@ -17,13 +17,14 @@ from eager.device import CPU, device, pinned, places, transfer
 from eager.device.array import DeviceArray
 from eager.dispatch import apply, current_tracer
 from eager.dtype import DType
-from eager.notice import options
+from eager.notice import options, warn
 from eager.ops import samples as s
 from eager.ops.pointwise import CAST, clone
 from eager.ops.view import alias
 from eager.registry import public
 from eager.tape import Node, mode
 from eager.tensor import Tensor, refresh, wrap
+from eager.tracebacks import trim
 from eager.traced import Traced, UnknownValue, fresh
 
 
@@ -60,8 +61,16 @@ def on_host(self: Tensor, what: str) -> Any:
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; `copy=True` always copies. The
     tensor itself if nothing changes."""
-    if not kwargs and len(args) == 1 and isinstance(args[0], DType):
-        return self if self.dtype is args[0] else apply(CAST, self, dtype=args[0])
+    try:
+        if not kwargs and len(args) == 1 and isinstance(args[0], DType):
+            return self if self.dtype is args[0] else _cast(self, args[0])
+        return _to(self, args, kwargs)
+    except Exception as error:
+        trim(error)
+        raise
+
+
+def _to(self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     dtype, place, copy = kwargs.pop("dtype", None), kwargs.pop("device", None), False
     flags = [a for a in args if isinstance(a, bool)]  # non_blocking, copy
     copy = kwargs.pop("copy", len(flags) > 1 and flags[1])
@@ -88,7 +97,17 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     dtype = dt.named(dtype)
     if dtype is None or dtype is self.dtype:
         return clone(self) if copy else self
-    return apply(CAST, self, dtype=dtype)
+    return _cast(self, dtype)
+
+
+def _cast(x: Tensor, dtype: DType) -> Tensor:
+    if x.dtype.is_complex and dtype.category in (dt.INT, dt.FLOAT):
+        warn(
+            f"casting {x.dtype} to {dtype} discards the imaginary part: use x.real, if that is "
+            "meant, or x.abs()"
+        )
+    out: Tensor = apply(CAST, x, dtype=dtype)
+    return out
 
 
 def _resolved(place: Any) -> device:
@@ -147,7 +166,7 @@ def _conversion(name: str, dtype: DType) -> None:
     def convert(self: Tensor, memory_format: Any = None) -> Tensor:
         if memory_format:
             options(name, memory_format=memory_format)
-        return self if self.dtype is dtype else apply(CAST, self, dtype=dtype)
+        return self if self.dtype is dtype else _cast(self, dtype)
 
     convert.__name__ = convert.__qualname__ = name
     convert.__doc__ = f"This tensor as {dtype.name}."

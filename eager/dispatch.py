@@ -29,6 +29,7 @@ from eager.sym import SymNumber
 from eager.symint import SymInt
 from eager.tape import CopySlicesNode, OpNode, differentiable, mode
 from eager.tensor import WITH_AVAL, Tensor, ViewOf, bare, refresh, wrap
+from eager.tracebacks import trim
 from eager.traced import Picked, Traced, Tracer, fresh
 
 current_tracer: contextvars.ContextVar[Tracer | None] = contextvars.ContextVar(
@@ -87,43 +88,47 @@ def apply(op: Op, *operands: Any, **attrs: Any) -> Any:
 
     Raises TypeError for an operand that is neither tensor nor number; what the op's own rules
     raise otherwise."""
-    if op.shares:
-        return _apply_view(op, operands[0], attrs)
-    tracer = current_tracer.get()
-    arrays: list[Any] = []
-    tracked, place = False, None
-    for x in operands:
-        if isinstance(x, Tensor):
-            if x._view is not None:
-                refresh(x)
-            if x._requires_grad:
-                tracked = True
-            x = x._array
-            if type(x) is not ARRAY:
-                if type(x) is Traced:
-                    tracer = x.storage.tracer
-                elif type(x) is DeviceArray:
-                    place = x
-                else:
-                    return _apply_batched(op, operands, attrs)
-        elif type(x) not in _NUMBERS:
-            return apply(op, *(_checked(op, y) for y in operands), **attrs)
-        elif not arrays and op.kind == "pointwise" and not any(map(_is_tensor, operands)):
-            if len(operands) == 1:
-                what = type(x).__name__
-                raise TypeError(f"{op.name}(): argument 'input' must be Tensor, not {what}")
-            return apply(op, with_tensor(x, x), *operands[1:], **attrs)
-        arrays.append(x)
-    if tracer is not None:
-        results = _trace(tracer, op, operands, attrs)
-    elif place is None and "device" not in attrs:
-        results = _quiet.run(op.run, arrays, attrs)
-    else:
-        results = on_device.run(op, arrays, attrs)
-    outs = (_wrap(results[0]),) if op.n_outputs == 1 else tuple(map(_wrap, results))
-    if tracked and mode.enabled and not op.stops:
-        _record(op, operands, attrs, outs)
-    return outs[0] if op.n_outputs == 1 else outs
+    try:
+        if op.shares:
+            return _apply_view(op, operands[0], attrs)
+        tracer = current_tracer.get()
+        arrays: list[Any] = []
+        tracked, place = False, None
+        for x in operands:
+            if isinstance(x, Tensor):
+                if x._view is not None:
+                    refresh(x)
+                if x._requires_grad:
+                    tracked = True
+                x = x._array
+                if type(x) is not ARRAY:
+                    if type(x) is Traced:
+                        tracer = x.storage.tracer
+                    elif type(x) is DeviceArray:
+                        place = x
+                    else:
+                        return _apply_batched(op, operands, attrs)
+            elif type(x) not in _NUMBERS:
+                return apply(op, *(_checked(op, y) for y in operands), **attrs)
+            elif not arrays and op.kind == "pointwise" and not any(map(_is_tensor, operands)):
+                if len(operands) == 1:
+                    what = type(x).__name__
+                    raise TypeError(f"{op.name}(): argument 'input' must be Tensor, not {what}")
+                return apply(op, with_tensor(x, x), *operands[1:], **attrs)
+            arrays.append(x)
+        if tracer is not None:
+            results = _trace(tracer, op, operands, attrs)
+        elif place is None and "device" not in attrs:
+            results = _quiet.run(op.run, arrays, attrs)
+        else:
+            results = on_device.run(op, arrays, attrs)
+        outs = (_wrap(results[0]),) if op.n_outputs == 1 else tuple(map(_wrap, results))
+        if tracked and mode.enabled and not op.stops:
+            _record(op, operands, attrs, outs)
+        return outs[0] if op.n_outputs == 1 else outs
+    except Exception as error:
+        trim(error)
+        raise
 
 
 def must_hold(condition: Tensor, what: str, error: Callable[[], Exception] | None = None) -> None:
@@ -178,9 +183,9 @@ def apply_binary(op: Op, x: Any, y: Any) -> Any:
         ):
             try:
                 result = _quiet.run(op.ufunc, a, b, order="C")
+                return wrap(result if type(result) is ARRAY else np.asarray(result))
             except ValueError:  # shapes that do not fit: the op's own rule says so better
-                return apply(op, x, y)
-            return wrap(result if type(result) is ARRAY else np.asarray(result))
+                pass
     return apply(op, x, y)
 
 
@@ -434,13 +439,17 @@ def write_ufunc(op: Op, target: Tensor, other: Any) -> bool:
     return True
 
 
+LEAF_WRITTEN: Final = (
+    "a leaf Variable that requires grad is being used in an in-place operation. Make a new tensor "
+    "(x = x + 1), or write under no_grad(), as an optimizer does"
+)
+
+
 def _check_writable(target: Tensor) -> None:
     if type(target._array) is Traced:
         target._array.storage.tracer.check_writable(target)
     if target._node is None and target._requires_grad:
-        raise RuntimeError(
-            "a leaf Variable that requires grad is being used in an in-place operation."
-        )
+        raise RuntimeError(LEAF_WRITTEN)
     where = target._view
     if where is None:
         return

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from eager import dtype as dt
 from eager.dispatch import apply
 from eager.dtype import DType
+from eager.misspelled import missing
 from eager.ops import create, spectral
 from eager.ops import samples as s
 from eager.ops.complex import conj
@@ -367,3 +368,6 @@ def fftshift(input: Tensor, dim: Ints | None = None) -> Tensor:
 def ifftshift(input: Tensor, dim: Ints | None = None) -> Tensor:
     """The inverse of `fftshift`."""
     return _shifted(input, dim, -1)
+
+
+__getattr__ = missing(__name__)

@@ -7,6 +7,7 @@ import math
 from typing import Any, NamedTuple
 
 from eager import linalg
+from eager.notice import warn
 from eager.ops import samples as s
 from eager.ops.pointwise import where
 from eager.random import randn
@@ -43,6 +44,7 @@ class TriangularSolve(NamedTuple):
 @public("qr")
 def former_qr(input: Tensor, some: bool = True) -> Qr:
     """`linalg.qr`, reduced or (when not `some`) complete."""
+    warn("qr is deprecated: use linalg.qr")
     return Qr(*linalg.qr(input, "reduced" if some else "complete"))
 
 
@@ -69,6 +71,7 @@ public("matrix_power")(linalg.matrix_power)
 @public("cholesky")
 def former_cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """`linalg.cholesky`."""
+    warn("cholesky is deprecated: use linalg.cholesky")
     return linalg.cholesky(input, upper=upper)
 
 
@@ -125,6 +128,7 @@ def matrix_exp(input: Tensor) -> Tensor:
 @public(method=False)
 def chain_matmul(*matrices: Any) -> Tensor:
     """`linalg.multi_dot`."""
+    warn("chain_matmul is deprecated: use linalg.multi_dot")
     return linalg.multi_dot(matrices) if len(matrices) > 1 else matrices[0].clone()
 
 

@@ -19,6 +19,7 @@ from eager import symint
 from eager.batched import Batched
 from eager.dispatch import apply, tracing, write_
 from eager.dtype import DType
+from eager.notice import warn
 from eager.op import REGISTRY
 from eager.ops import samples as s
 from eager.ops.create import arange
@@ -28,6 +29,7 @@ from eager.sym import SymNumber
 from eager.symint import SymInt, is_int
 from eager.tape import mode
 from eager.tensor import Tensor, wrap
+from eager.tracebacks import trim
 from eager.traced import Picked, Traced
 
 Picks = list[tuple[int, Tensor]]  # (dimension of the view, index tensor)
@@ -121,15 +123,20 @@ def _is_an_index(item: Any) -> bool:
     return item is None or isinstance(item, (slice, Tensor, list, tuple, range, np.ndarray))
 
 
+def _as_mask(item: Any) -> Any:
+    """Bytes are masks, as they were before there were bools."""
+    if not isinstance(item, Tensor) or item.dtype is not dt.uint8:
+        return item
+    warn("indexing with uint8 is deprecated, and taken as a mask: use mask.bool(), or index.long()")
+    return item.to(dt.bool_)
+
+
 def _normalise(x: Tensor, index: Any) -> list[Any]:
     """The index as a list without Ellipsis. IndexError when it has more entries than dimensions."""
     if type(index) is list and not _of_ints(index) and any(map(_is_an_index, index)):
         index = tuple(index)  # as NumPy once had it
     items = [_as_index(i) for i in (index if isinstance(index, tuple) else (index,))]
-    items = [
-        i.to(dt.bool_) if isinstance(i, Tensor) and i.dtype is dt.uint8 else i for i in items
-    ]  # bytes are masks, as they were before there were bools
-    items = [_as_int(i) for i in items]
+    items = [_as_int(_as_mask(i)) for i in items]
     used = sum(map(_consumed, items))
     if used > x.ndim:
         raise IndexError(f"too many indices for tensor of dimension {x.ndim}")
@@ -260,19 +267,23 @@ def _basic(index: Any) -> bool:
 
 def getitem(self: Tensor, index: Any) -> Tensor:
     """`self[index]`. IndexError for an int or an index tensor out of range, or too many indices."""
-    if index is None:
-        return unsqueeze(self, 0)
-    if self._array.ndim:  # the common indices first
-        if type(index) is int:
-            return select(self, 0, index)
-        if type(index) is slice:
-            part = _sliced(self, 0, index)
-            return alias(self) if part is self else part
-    items = _normalise(self, index)
-    view, picks = _view_part(self, items)
-    if picks:
-        return _picked(view, picks)
-    return alias(view) if view is self else view
+    try:
+        if index is None:
+            return unsqueeze(self, 0)
+        if self._array.ndim:  # the common indices first
+            if type(index) is int:
+                return select(self, 0, index)
+            if type(index) is slice:
+                part = _sliced(self, 0, index)
+                return alias(self) if part is self else part
+        items = _normalise(self, index)
+        view, picks = _view_part(self, items)
+        if picks:
+            return _picked(view, picks)
+        return alias(view) if view is self else view
+    except Exception as error:
+        trim(error)
+        raise
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:

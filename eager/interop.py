@@ -18,7 +18,7 @@ from eager.device.array import DeviceArray
 from eager.dispatch import apply, write_
 from eager.dtype import DType
 from eager.mapped_flow import decided
-from eager.notice import options
+from eager.notice import options, warn, warn_if_read_only
 from eager.op import REGISTRY
 from eager.ops.pointwise import clone
 from eager.ops.view import alias, norm_dim, unsqueeze
@@ -72,7 +72,7 @@ def _refuse(data: Any, array: Any) -> None:
     if isinstance(data, np.ndarray | np.generic):
         return  # whose dtype is refused, or converted
     kinds = [type(x) for x in array.flat]
-    strange = next((kind for kind in kinds if kind is not int), None)
+    strange = next((kind for kind in kinds if kind not in (int, float, bool, complex)), None)
     if array.dtype.kind != "O" or strange is None:
         if array.dtype.kind == "U":
             raise ValueError("too many dimensions 'str'")
@@ -173,6 +173,22 @@ def tensor(
     for ragged lists."""
     if pin_memory:
         options("tensor", None, pin_memory)
+    warn_if_tensor(data)
+    return copied(data, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def warn_if_tensor(data: Any) -> None:
+    if isinstance(data, Tensor):
+        warn(
+            "tensor() of a tensor copies it: use x.detach().clone(), or "
+            "x.detach().clone().requires_grad_()"
+        )
+
+
+def copied(
+    data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """`tensor`, which takes a tensor without a warning."""
     if isinstance(data, Tensor):
         out = data.detach().clone()
         out = out if dtype is None else out.to(dtype)
@@ -239,7 +255,13 @@ def from_numpy(ndarray: Any) -> Tensor:
             "strides are not supported. (You can work around this by making a copy of your array "
             "with array.copy().)"
         )
+    warn_if_read_only(ndarray)
     return wrap(array)
+
+
+def shared(array: Any) -> Tensor:
+    """A tensor over the memory of an array that a tensor can have."""
+    return wrap(_typed(array.view(np.ndarray)))
 
 
 @public(method=False)
@@ -264,8 +286,9 @@ def new_tensor(
     requires_grad: bool = False,
 ) -> Tensor:
     """`tensor(data)` with this tensor's dtype, where it lives."""
+    warn_if_tensor(data)
     place = self.device if device is None else device
-    return tensor(data, dtype=dtype or self.dtype, device=place, requires_grad=requires_grad)
+    return copied(data, dtype=dtype or self.dtype, device=place, requires_grad=requires_grad)
 
 
 @public(method=False)
@@ -284,11 +307,6 @@ def is_complex(input: Tensor) -> bool:
 
 
 @public(method=False)
-def is_storage(obj: Any) -> bool:
-    return isinstance(obj, UntypedStorage | TypedStorage)
-
-
-@public(method=False)
 def numel(input: Tensor) -> int:
     if not isinstance(input, Tensor):
         raise TypeError(f"numel(): argument 'input' must be Tensor, not {type(input).__name__}")
@@ -299,11 +317,6 @@ def numel(input: Tensor) -> int:
 def is_nonzero(input: Tensor) -> bool:
     """Whether the one element is not zero."""
     return _bool(input)
-
-
-@public()
-def is_same_size(input: Tensor, other: Tensor) -> bool:
-    return input.shape == other.shape
 
 
 # ------------------------------------------------------------------------------ tensor -> data
@@ -328,7 +341,10 @@ def item(self: Tensor) -> Any:
     """The one element as a Python number. RuntimeError when there are more or none."""
     array = self._array
     if array.size != 1:
-        raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
+        raise RuntimeError(
+            f"a Tensor with {array.size} elements cannot be converted to Scalar: item(), float() "
+            "and int() take one element; use tolist(), or reduce it before (sum(), mean())"
+        )
     if type(array) is Traced:
         return array.storage.tracer.item(array)
     if type(array) is Batched:
@@ -355,19 +371,6 @@ def tolist(self: Tensor) -> Any:
 
 
 # ------------------------------------------------------------------------------------- layout
-@public(namespace=False)
-def dim_order(self: Tensor, *, ambiguity_check: bool = False) -> tuple[int, ...]:
-    """The dimensions from the widest stride to the narrowest; those of one stride in their order.
-    RuntimeError with `ambiguity_check` where several orders describe the same memory."""
-    strides = self.stride()
-    order = tuple(sorted(range(self.ndim), key=lambda d: -strides[d]))
-    if ambiguity_check and (1 in self.shape or 0 in self.shape or len({*strides}) < self.ndim):
-        raise RuntimeError(
-            f"The tensor does not have unique dim order, or cannot map to exact one of {order}"
-        )
-    return order
-
-
 @public(namespace=False)
 def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
     """Whether the elements lie in row-major order without gaps."""
@@ -473,7 +476,10 @@ def _array_wrap(self: Tensor, array: Any, *context: Any) -> Tensor:
 def _bool(self: Tensor) -> bool:
     if self._array.size != 1:
         many = "more than one value" if self._array.size else "no values"
-        raise RuntimeError(f"Boolean value of Tensor with {many} is ambiguous")
+        raise RuntimeError(
+            f"Boolean value of Tensor with {many} is ambiguous: use x.any() or x.all(), or where() "
+            "to choose for each element"
+        )
     return bool(item(decided(self)))
 
 

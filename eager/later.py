@@ -13,6 +13,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
+from eager.misspelled import unknown
+
 PARTS: Final = {
     "eager": ("array_api", "distributions", "hub"),
     "eager.utils": ("data", "model_zoo", "tensorboard"),
@@ -28,7 +30,7 @@ def part(package: str, name: str) -> Any:
     parts."""
     if name in PARTS[package]:
         return import_module(f"{package}.{name}")
-    raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
+    raise unknown(package, name)
 
 
 def load(module: ModuleType, name: str) -> None:

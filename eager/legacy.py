@@ -9,7 +9,8 @@ import numpy as np
 from eager.conversion import LEGACY, to
 from eager.device import Size
 from eager.dtype import DType, set_default_dtype
-from eager.interop import tensor
+from eager.interop import copied
+from eager.notice import warn
 from eager.registry import public
 from eager.sym import SymNumber
 from eager.symint import SymInt
@@ -27,7 +28,7 @@ def new(self: Tensor, *args: Any) -> Tensor:
         return self.new_zeros(*args or (0,))
     if isinstance(args[0], Tensor):
         return to(args[0].detach(), self.dtype)
-    return tensor(args[0], dtype=self.dtype, device=self.device)
+    return copied(args[0], dtype=self.dtype, device=self.device)
 
 
 def _legacy_constructor(name: str, dtype: DType) -> Any:
@@ -38,7 +39,7 @@ def _legacy_constructor(name: str, dtype: DType) -> Any:
             return to(Tensor(*args), dtype)
         if isinstance(args[0], float):
             raise TypeError(f"{name}(): data must be a sequence (got float)")
-        return tensor(args[0], dtype=dtype)
+        return copied(args[0], dtype=dtype)
 
     make.__name__ = make.__qualname__ = name
     return public(name, method=False)(make)
@@ -51,6 +52,7 @@ def set_default_tensor_type(t: Any) -> None:
     """The default floating point type by the name of its constructor: `"eager.DoubleTensor"`, or
     that constructor. TypeError for what is none, or none of floating point numbers."""
     name = (t if isinstance(t, str) else getattr(t, "__name__", "")).rpartition(".")[2]
+    warn("set_default_tensor_type is deprecated: use set_default_dtype and set_default_device")
     if name not in LEGACY:
         raise TypeError(f"invalid type object: {t!r} is no constructor of tensors")
     set_default_dtype(LEGACY[name])

@@ -1,7 +1,7 @@
 """At the edge: options of PyTorch's that have no meaning here. an option -> a warning, or an error.
 
 An option that changes no result is ignored and says so once; one whose ignoring would change a
-result raises, and says what to use.
+result raises, and says what to use. What PyTorch warns of is said at the user's line, by `warn`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Final
 
 _said: set[str] = set()
+# Under capture: what takes a warning, for the compiled program to give.
+teller: ContextVar[Callable[[str, type[Warning]], None] | None] = ContextVar("teller", default=None)
 
 
 class IgnoredOptionWarning(UserWarning):
@@ -63,10 +67,22 @@ def is_passed_over(frame: Any) -> bool:
     return "importlib" in name and "_bootstrap" in name
 
 
-def warn(text: str, category: type[Warning]) -> None:
-    """Warn at the user's own line."""
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the user's own line; of a compiled program, at each of its calls."""
+    put_off = teller.get()
+    if put_off is not None:
+        put_off(text, category)
+        return
     _, level = _user_frame()
     warnings.warn(text, category, stacklevel=level)
+
+
+def warn_if_read_only(array: Any) -> None:
+    if not array.flags.writeable:
+        warn(
+            "from_numpy: the array is not writable, and the tensor shares its memory: writing to "
+            "it raises. Copy the array (array.copy()) to write"
+        )
 
 
 def user_place() -> str:

@@ -16,6 +16,7 @@ from eager.ops.products import matmul
 from eager.sym import SymNumber
 from eager.symint import SymInt
 from eager.tensor import Tensor, wrap
+from eager.tracebacks import trim
 
 _COMMON = frozenset({Tensor, float, int})
 _OPERANDS = (Tensor, bool, int, float, complex, SymNumber, SymInt, np.generic)
@@ -25,15 +26,23 @@ def _ufunc_operators(op: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """`__op__` and `__rop__`; anything but tensors and numbers is the other operand's business."""
 
     def forward(self: Tensor, other: Any) -> Any:
-        if type(other) in _COMMON or isinstance(other, _OPERANDS):
-            return apply_binary(op, self, other)
-        if isinstance(other, np.ndarray):  # takes part as a tensor
-            return apply(op, self, wrap(other))
+        try:
+            if type(other) in _COMMON or isinstance(other, _OPERANDS):
+                return apply_binary(op, self, other)
+            if isinstance(other, np.ndarray):  # takes part as a tensor
+                return apply(op, self, wrap(other))
+        except Exception as error:
+            trim(error)
+            raise
         return NotImplemented
 
     def reflected(self: Tensor, other: Any) -> Any:
-        other = wrap(other) if isinstance(other, np.ndarray) else other
-        return apply(op, other, self) if isinstance(other, _OPERANDS) else NotImplemented
+        try:
+            other = wrap(other) if isinstance(other, np.ndarray) else other
+            return apply(op, other, self) if isinstance(other, _OPERANDS) else NotImplemented
+        except Exception as error:
+            trim(error)
+            raise
 
     return forward, reflected
 
@@ -42,12 +51,20 @@ def _operators(fn: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any], Calla
     """The same for operators that are more than one op."""
 
     def forward(self: Tensor, other: Any) -> Any:
-        other = wrap(other) if isinstance(other, np.ndarray) else other
-        return fn(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+        try:
+            other = wrap(other) if isinstance(other, np.ndarray) else other
+            return fn(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+        except Exception as error:
+            trim(error)
+            raise
 
     def reflected(self: Tensor, other: Any) -> Any:
-        other = wrap(other) if isinstance(other, np.ndarray) else other
-        return fn(other, self) if isinstance(other, _OPERANDS) else NotImplemented
+        try:
+            other = wrap(other) if isinstance(other, np.ndarray) else other
+            return fn(other, self) if isinstance(other, _OPERANDS) else NotImplemented
+        except Exception as error:
+            trim(error)
+            raise
 
     return forward, reflected
 
@@ -56,15 +73,23 @@ def _comparison(name: str) -> Callable[[Tensor, Any], Any]:
     op = p.COMPARE[name]
 
     def compare(self: Tensor, other: Any) -> Any:
-        other = wrap(other) if isinstance(other, np.ndarray) else other
-        return apply_binary(op, self, other) if isinstance(other, _OPERANDS) else NotImplemented
+        try:
+            other = wrap(other) if isinstance(other, np.ndarray) else other
+            return apply_binary(op, self, other) if isinstance(other, _OPERANDS) else NotImplemented
+        except Exception as error:
+            trim(error)
+            raise
 
     return compare
 
 
 def _inplace(fn: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Any]:
     def update(self: Tensor, other: Any) -> Any:
-        return fn(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+        try:
+            return fn(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+        except Exception as error:
+            trim(error)
+            raise
 
     return update
 

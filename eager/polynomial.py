@@ -14,6 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, ParamSpec, TypeAlias, TypeVar
 
 from eager.dataclass import dataclass
+from eager.tracebacks import trim
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,7 +31,11 @@ def remembered(fn: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(fn)
     def ask(*args: P.args, **kwargs: P.kwargs) -> T:
-        return fn(*args, **kwargs) if met else kept(*args, **kwargs)  # type: ignore[arg-type]
+        try:
+            return fn(*args, **kwargs) if met else kept(*args, **kwargs)  # type: ignore[arg-type]
+        except Exception as error:
+            trim(error)
+            raise
 
     return ask
 

@@ -21,9 +21,11 @@ from eager.casts import ON_GPUS, on_gpus
 from eager.dataclass import dataclass
 from eager.device.array import DeviceArray
 from eager.dispatch import write_, write_ufunc
+from eager.notice import warn
 from eager.op import Op, Samples, parameters
 from eager.tape import keep_operand, sequence_now
 from eager.tensor import Tensor
+from eager.tracebacks import trim
 from eager.traced import Traced
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -96,15 +98,19 @@ def needs_tensors(which: str) -> Callable[[F], F]:
 
         @functools.wraps(fn)
         def called(*operands: Any, **kwargs: Any) -> Any:
-            if len(operands) == 2 and type(operands[0]) is Tensor:  # felt on small tensors
-                fine = which != "both" or type(operands[1]) is Tensor
-                if fine:
-                    return fn(*operands, **kwargs)
-            given = operands
-            if len(given) < 2 and kwargs:
-                given = (*given, *(kwargs[n] for n in names[len(given) :] if n in kwargs))
-            require_tensors(fn.__name__, which, given[:2])
-            return fn(*operands, **kwargs)
+            try:
+                if len(operands) == 2 and type(operands[0]) is Tensor:  # felt on small tensors
+                    fine = which != "both" or type(operands[1]) is Tensor
+                    if fine:
+                        return fn(*operands, **kwargs)
+                given = operands
+                if len(given) < 2 and kwargs:
+                    given = (*given, *(kwargs[n] for n in names[len(given) :] if n in kwargs))
+                require_tensors(fn.__name__, which, given[:2])
+                return fn(*operands, **kwargs)
+            except Exception as error:
+                trim(error)
+                raise
 
         return called  # type: ignore[return-value]
 
@@ -133,11 +139,15 @@ def checked(fn: F) -> F:
 
     @functools.wraps(fn)
     def called(*args: Any, **kwargs: Any) -> Any:
-        if not (alone and args and type(args[0]) is Tensor):
-            _check_tensors(fn.__name__, tensors, args, kwargs)
-        if ints:
-            args = _with_ints(fn.__name__, ints, args, kwargs)
-        return fn(*args, **kwargs)
+        try:
+            if not (alone and args and type(args[0]) is Tensor):
+                _check_tensors(fn.__name__, tensors, args, kwargs)
+            if ints:
+                args = _with_ints(fn.__name__, ints, args, kwargs)
+            return fn(*args, **kwargs)
+        except Exception as error:
+            trim(error)
+            raise
 
     return called  # type: ignore[return-value]
 
@@ -232,12 +242,16 @@ def _with_other_names(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fn)
     def called(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            if not names.keys().isdisjoint(kwargs):
-                kwargs = {names.get(each, each): value for each, value in kwargs.items()}
-            if type(kwargs.get("dtype")) is type:
-                kwargs["dtype"] = dt.named(kwargs["dtype"])
-        return fn(*args, **kwargs)
+        try:
+            if kwargs:
+                if not names.keys().isdisjoint(kwargs):
+                    kwargs = {names.get(each, each): value for each, value in kwargs.items()}
+                if type(kwargs.get("dtype")) is type:
+                    kwargs["dtype"] = dt.named(kwargs["dtype"])
+            return fn(*args, **kwargs)
+        except Exception as error:
+            trim(error)
+            raise
 
     return called
 
@@ -252,26 +266,35 @@ def with_out(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fn)
     def called(*args: Any, **kwargs: Any) -> Any:
-        if tensors and not (alone and args and type(args[0]) is Tensor):
-            _check_tensors(fn.__name__, tensors, args, kwargs)
-        if ints:
-            args = _with_ints(fn.__name__, ints, args, kwargs)
-        out = kwargs.pop("out", None) if kwargs else None
-        if out is not None and fn.__name__ in _WITH_DTYPE:
-            kwargs["dtype"] = _dtype_for(fn.__name__, out, kwargs.get("dtype"))
-        result = fn(*args, **kwargs)
-        if out is None:
-            return result
-        for each in out if isinstance(out, tuple | list) else (out,):
-            _check_out(fn.__name__, each, (*args, *kwargs.values()))
-        if fn.__name__ in _EXACT_OUT:
-            _same_dtypes(out, result)
-        if not isinstance(result, tuple):
-            return _into(out, result)
-        outs = [_into(o, r) for o, r in zip(out, result, strict=True)]
-        return type(result)(*outs) if hasattr(result, "_fields") else tuple(outs)
+        try:
+            if tensors and not (alone and args and type(args[0]) is Tensor):
+                _check_tensors(fn.__name__, tensors, args, kwargs)
+            if ints:
+                args = _with_ints(fn.__name__, ints, args, kwargs)
+            out = kwargs.pop("out", None) if kwargs else None
+            if out is None:
+                return fn(*args, **kwargs)
+            return _written(fn, out, args, kwargs)
+        except Exception as error:
+            trim(error)
+            raise
 
     return called
+
+
+def _written(fn: Callable[..., Any], out: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """The result of `fn`, in the memory of `out`."""
+    if fn.__name__ in _WITH_DTYPE:
+        kwargs["dtype"] = _dtype_for(fn.__name__, out, kwargs.get("dtype"))
+    result = fn(*args, **kwargs)
+    for each in out if isinstance(out, tuple | list) else (out,):
+        _check_out(fn.__name__, each, (*args, *kwargs.values()))
+    if fn.__name__ in _EXACT_OUT:
+        _same_dtypes(out, result)
+    if not isinstance(result, tuple):
+        return _into(out, result)
+    outs = [_into(o, r) for o, r in zip(out, result, strict=True)]
+    return type(result)(*outs) if hasattr(result, "_fields") else tuple(outs)
 
 
 # What reads its operands while it writes may not write into them, not even into all of one.
@@ -375,6 +398,11 @@ def _into(out: Any, result: Tensor) -> Tensor:
             "the arguments requires grad."
         )
     if out._array.shape != result._array.shape:
+        if out._array.size:
+            warn(
+                f"out= has shape {tuple(out._array.shape)} and is resized to the result's, "
+                f"{tuple(result._array.shape)}: this is deprecated, out.resize_(0) says so"
+            )
         out.resize_(result._array.shape)
     return write_(out, result)
 
@@ -384,9 +412,13 @@ def in_place(name: str, fn: Callable[..., Any], op: Op | None = None) -> Callabl
     that)."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if op is not None and len(args) == 1 and not kwargs and write_ufunc(op, self, args[0]):
-            return self
-        return overwrite(fn, self, *args, **kwargs)
+        try:
+            if op is not None and len(args) == 1 and not kwargs and write_ufunc(op, self, args[0]):
+                return self
+            return overwrite(fn, self, *args, **kwargs)
+        except Exception as error:
+            trim(error)
+            raise
 
     method.__name__ = name
     method.__qualname__ = f"Tensor.{name}"

@@ -13,7 +13,7 @@ from eager import fft
 from eager.device import transfer
 from eager.dispatch import apply
 from eager.nn.functional.shape import pad
-from eager.notice import warn_once
+from eager.notice import warn, warn_once
 from eager.ops import samples as s
 from eager.ops.complex import COMPLEX, view_as_real
 from eager.ops.create import ones
@@ -44,6 +44,7 @@ def _geometry(
 def _window(name: str, window: Tensor | None, win: int, n_fft: int, like: Tensor) -> Tensor:
     """The window (n_fft), with zeros around it where it is shorter."""
     if window is None:
+        warn(f"{name}: without a window it is rectangular, which leaks: pass hann_window({win})")
         window = ones((win,), dtype=dt.real_of(like.dtype), device=like.device)
     elif tuple(window.shape) != (win,):
         wanted = f"a 1D window tensor of size equal to win_length={win}"

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from eager.casts import given_precision
 from eager.dispatch import apply
+from eager.misspelled import missing
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.bessel import i0 as i0
@@ -118,3 +119,6 @@ def log_ndtr(input: Tensor) -> Tensor:
     t = input * math.sqrt(0.5)
     below = (apply(ERFCX, -t.clamp(max=0.0)) / 2).log() - t * t
     return where(input < -1.0, below, (-t.clamp(min=-1.0).erfc() / 2).log1p())
+
+
+__getattr__ = missing(__name__)

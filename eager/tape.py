@@ -561,7 +561,7 @@ def hooked(leaf: Tensor, grad: Tensor) -> Tensor:
 
 
 def accumulate(leaf: Tensor, grad: Tensor) -> None:
-    before = leaf.grad
+    before = None if leaf._grad is None else leaf.grad
     if before is None:
         tracked = mode.enabled and grad._requires_grad
         leaf._grad = in_rows(grad, leaf) if tracked else _own(grad)

@@ -19,6 +19,7 @@ from eager.batched import Batched
 from eager.device import CPU, Size, device
 from eager.device.array import DeviceArray
 from eager.dtype import DType
+from eager.notice import warn
 from eager.storage import Storage, owner_of
 from eager.sym import SymNumber
 from eager.symint import SymInt, most, of_data
@@ -27,6 +28,10 @@ from eager.traced import Traced, UnknownValue
 T = TypeVar("T", bound="Tensor")
 _new = object.__new__
 WITH_AVAL = frozenset({Batched, Traced, DeviceArray})  # arrays that are no NumPy arrays
+_NOT_FILLED = (
+    "the .grad of a tensor that is no leaf is read: backward() does not fill it. Call "
+    "retain_grad() on it before, or read the .grad of the leaf that was meant"
+)
 UNREAD: Any = object()  # `_grad` of a stand-in tensor whose `.grad` nobody has read yet
 
 
@@ -287,6 +292,8 @@ class Tensor:
     def grad(self) -> Tensor | None:
         if self._grad is UNREAD:
             self._grad = self._array.storage.tracer.load_grad(self)
+        if self._grad is None and self._node is not None and not self._retains:
+            warn(_NOT_FILLED)
         return cast("Tensor | None", self._grad)
 
     @grad.setter

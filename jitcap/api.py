@@ -20,6 +20,7 @@ from codegen import CheckFailed
 from eager import compiler
 from eager.dispatch import current_tracer
 from eager.tape import mode
+from eager.tracebacks import trim
 from jitcap.by_dispatch.capture import everything
 from jitcap.capture.breaks import Break
 from jitcap.capture.capture import is_of_the_text
@@ -56,24 +57,28 @@ class Jitted:
         return self._entries.stats
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        stance = STANCE.get()
-        if current_tracer.get() is not None or mode.levels or stance == "eager":
-            return self.original(*args, **kwargs)
-        entries = self._entries
-        entries.stats.calls += 1
-        for entry in entries.versions:
-            try:
-                result = entry(args, kwargs)
-            except CheckFailed as error:
-                failure = error
-                break
-            if result is not MISS:
-                if entry is not entries.versions[0]:
-                    entries.prefer(entry)
-                return result
-        else:
-            return entries.miss(args, kwargs, stance)
-        return entries.discard(entry, failure, args, kwargs, stance)
+        try:
+            stance = STANCE.get()
+            if current_tracer.get() is not None or mode.levels or stance == "eager":
+                return self.original(*args, **kwargs)
+            entries = self._entries
+            entries.stats.calls += 1
+            for entry in entries.versions:
+                try:
+                    result = entry(args, kwargs)
+                except CheckFailed as error:
+                    failure = error
+                    break
+                if result is not MISS:
+                    if entry is not entries.versions[0]:
+                        entries.prefer(entry)
+                    return result
+            else:
+                return entries.miss(args, kwargs, stance)
+            return entries.discard(entry, failure, args, kwargs, stance)
+        except Exception as error:
+            trim(error)
+            raise
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

@@ -62,8 +62,8 @@ def describe(named):
             "memory": [n for n, u in others if np.shares_memory(u._array, t._array)],
             "extra": sorted(vars(t).keys() - OWN), "data": np.array(t._array).tolist(),
         }  # fmt: skip
-        if t.grad is not None:
-            row["grad"] = np.array(t.grad._array).tolist(), t.grad.stride(), t.grad.requires_grad
+        if (grad := t._grad) is not None:  # without the warning
+            row["grad"] = np.array(grad._array).tolist(), grad.stride(), grad.requires_grad
         rows.append(row)
     return rows
 

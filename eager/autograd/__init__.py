@@ -22,12 +22,13 @@ from eager.autograd.grad_mode import no_grad as no_grad
 from eager.autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from eager.dispatch import innermost
 from eager.gradient_hooks import RemovableHandle, hook_node
-from eager.notice import ignore, warn_once
+from eager.notice import ignore, warn
 from eager.tape import Edge, accumulate, edge_of, full, hooked, in_rows, sweep
 from eager.tape import Node as Node
 from eager.tape import Saved as Saved
 from eager.tape import mode as mode
 from eager.tensor import Tensor
+from eager.tracebacks import trim
 from eager.vmapped import vmap
 
 
@@ -37,6 +38,8 @@ def backward(
     retain_graph: bool | None = None,
     create_graph: bool = False,
     inputs: Any = None,
+    *,
+    grad_variables: Any = None,
 ) -> None:
     """Accumulate the gradients of `tensors` into the `.grad` of the leaves (only of `inputs`, if
     given).
@@ -45,6 +48,9 @@ def backward(
     Raises RuntimeError for a tensor without a history, a non-scalar without gradient, or a graph
     that was already freed."""
     tensors = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+    if grad_variables is not None:
+        warn("backward: grad_variables is the old name of grad_tensors", FutureWarning)
+        grad_tensors = grad_variables
     if mode.levels or innermost(tensors) is not None:
         raise RuntimeError(
             "backward() called inside a functorch transform (vmap). This is not supported, please "
@@ -87,7 +93,7 @@ def grad(
     An input that `outputs` do not depend on is an error unless `allow_unused` (None) or
     `materialize_grads` (zeros)."""
     if not only_inputs:
-        warn_once("grad only_inputs", "grad: only_inputs=False is deprecated and has no effect")
+        warn("grad: only_inputs=False is deprecated and has no effect", FutureWarning)
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
@@ -115,11 +121,12 @@ def grad(
     results = tuple([None if g is None else in_rows(g, t) for g, t in pairs])
     if materialize_grads:
         return tuple(full(0, t.aval) if r is None else r for t, r in zip(ins, results, strict=True))
-    if None in [None if r is None else 1 for r in results] and not allow_unused:
+    unused = [i for i, r in enumerate(results) if r is None]
+    if unused and not allow_unused:
         raise RuntimeError(
-            "One of the differentiated Tensors appears to not have been used in the graph. Set "
-            "allow_unused=True if this is "
-            "the desired behavior."
+            f"The differentiated Tensor at index {unused[0]} (of shape "
+            f"{tuple(ins[unused[0]].shape)}) appears to not have been used in the graph. Set "
+            "allow_unused=True if this is the desired behavior: its gradient is None then"
         )
     return results
 
@@ -168,8 +175,8 @@ def _root_edge(t: Tensor) -> Edge:
     if not t.requires_grad:
         raise RuntimeError(
             "element 0 of tensors does not require grad and does not have a grad_fn: nothing it "
-            "was computed from has "
-            "requires_grad=True, or it was computed under no_grad()"
+            "was computed from has requires_grad=True, or it was computed under no_grad() or "
+            "from detach(), item() or numpy()"
         )
     return edge_of(t)
 
@@ -179,7 +186,7 @@ def _root_grad(t: Tensor, given: Tensor | None) -> Tensor:
         if t.numel() != 1:
             raise RuntimeError(
                 "grad can be implicitly created only for scalar outputs, this one has shape "
-                f"{tuple(t.shape)}"
+                f"{tuple(t.shape)}: use y.sum().backward(), or y.mean(), or pass gradient="
             )
         if t.dtype.is_complex:
             raise RuntimeError(
@@ -264,7 +271,11 @@ def _tensor_backward(
     inputs: Any = None,
 ) -> None:
     """`eager.autograd.backward` of this tensor."""
-    backward(self, gradient, retain_graph, create_graph, inputs)
+    try:
+        backward(self, gradient, retain_graph, create_graph, inputs)
+    except Exception as error:
+        trim(error)
+        raise
 
 
 class _AnyTensor(type):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from eager.dispatch import tracing
+from eager.notice import warn
 from eager.tape import Anomaly, mode
 from eager.traced import UnknownValue
 
@@ -43,6 +44,7 @@ class detect_anomaly(set_detect_anomaly):
     """Gradients are checked inside: `with detect_anomaly():`."""
 
     def __init__(self, check_nan: bool = True) -> None:
+        warn("anomaly detection looks at every gradient, which takes time: use it to debug")
         super().__init__(True, check_nan)
 
 

@@ -7,6 +7,7 @@ import functools
 from eager import amp
 from eager import dtype as dt
 from eager.dtype import DType
+from eager.notice import warn
 
 
 class autocast(amp.autocast):
@@ -15,6 +16,7 @@ class autocast(amp.autocast):
     def __init__(
         self, enabled: bool = True, dtype: DType = dt.float16, cache_enabled: bool = True
     ) -> None:
+        warn('cuda.amp.autocast is deprecated: use amp.autocast("cuda")', FutureWarning)
         super().__init__("cuda", dtype, enabled, cache_enabled)
 
 
@@ -29,6 +31,7 @@ class GradScaler(amp.GradScaler):
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
+        warn('cuda.amp.GradScaler is deprecated: use amp.GradScaler("cuda")', FutureWarning)
         super().__init__(
             "cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled
         )

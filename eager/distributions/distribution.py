@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ from eager.autograd import no_grad
 from eager.device import Size
 from eager.dispatch import must_hold
 from eager.distributions.constraints import Constraint, independent, is_dependent
+from eager.notice import warn
 from eager.random import rand
 from eager.tensor import Tensor
 
@@ -132,7 +132,7 @@ class Distribution:
 
     def sample_n(self, n: int) -> Tensor:
         """`sample((n,))`, by its former name."""
-        warnings.warn("sample_n() is deprecated: use sample((n,))", UserWarning, 2)
+        warn("sample_n() is deprecated: use sample((n,))", FutureWarning)
         return self.sample((n,))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:

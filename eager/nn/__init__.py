@@ -3,6 +3,7 @@
 Modules, functions, initialisation, utilities.
 """
 
+from eager.misspelled import missing
 from eager.nn import attention, functional, init, modules, parallel, parameter, utils
 from eager.nn.modules import *  # noqa: F403 (the one list of layers is theirs)
 from eager.nn.parallel import DataParallel
@@ -23,3 +24,5 @@ __all__ = [
     "utils",
 ]
 __all__ += modules.__all__
+
+__getattr__ = missing(__name__)

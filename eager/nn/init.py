@@ -12,6 +12,7 @@ from eager import fills
 from eager import random as rng
 from eager.autograd import no_grad
 from eager.linalg import qr
+from eager.misspelled import missing
 from eager.notice import warn
 from eager.ops.index_and_sort import iota
 from eager.random import Generator
@@ -69,6 +70,11 @@ def trunc_normal_(
     def below(x: float) -> float:
         return (1.0 + math.erf((x - mean) / (std * math.sqrt(2.0)))) / 2.0
 
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warn(
+            "trunc_normal_: the mean lies more than 2 std outside [a, b]: the values may not be "
+            "distributed as they should"
+        )
     with no_grad():
         low, high = 2 * below(a) - 1, 2 * below(b) - 1
         fills.uniform_(tensor, low, high, generator=generator)
@@ -160,6 +166,7 @@ def kaiming_uniform_(
 ) -> Tensor:
     """Uniform with variance gain^2 / fan (He et al. 2015)."""
     if 0 in tensor.shape:
+        warn("initializing a tensor without elements does nothing")
         return tensor
     bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
@@ -174,6 +181,7 @@ def kaiming_normal_(
 ) -> Tensor:
     """Normal with variance gain^2 / fan (He et al. 2015)."""
     if 0 in tensor.shape:
+        warn("initializing a tensor without elements does nothing")
         return tensor
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
@@ -229,3 +237,5 @@ eye, dirac = _older(eye_), _older(dirac_)
 orthogonal, sparse = _older(orthogonal_), _older(sparse_)
 xavier_uniform, xavier_normal = _older(xavier_uniform_), _older(xavier_normal_)
 kaiming_uniform, kaiming_normal = _older(kaiming_uniform_), _older(kaiming_normal_)
+
+__getattr__ = missing(__name__)

@@ -14,6 +14,7 @@ from eager import dtype as dt
 from eager.casts import full_precision, rounded_once
 from eager.dispatch import apply
 from eager.dtype import DType
+from eager.notice import warn
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.create import IOTA, made
@@ -32,8 +33,7 @@ def _need_float(x: Tensor, name: str) -> None:
     if not is_floating(x):
         raise RuntimeError(
             f"{name}(): could not infer output dtype. Input dtype must be either a floating point "
-            "or complex dtype. "
-            f"Got: {x.dtype.name}"
+            f"or complex dtype. Got: {x.dtype.name}: use x.float().{name}()"
         )
 
 
@@ -80,7 +80,13 @@ def _variance(
     dims = norm_dims(dim, x.ndim, name)
     average = mean(x, dims, keepdim=True)
     total = sum(_squared(x - average), dims, keepdim)
-    spread = total / most(_count(x, dims) - correction, 0)
+    count = _count(x, dims)
+    if type(count) is int and count <= correction:
+        warn(
+            f"std() and var() of {count} elements have no degrees of freedom with correction="
+            f"{correction}, and are NaN: pass correction=0 (unbiased=False) for so few"
+        )
+    spread = total / most(count - correction, 0)
     if not keepdim:
         average = average.squeeze(dims) if dims else average
     return spread, average
@@ -450,6 +456,7 @@ def diff(
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """Vector product along a dimension of size 3 (the first such by default)."""
     if dim is None:
+        warn("cross: without dim it is the first dimension of size 3: pass dim, or linalg.cross")
         dim = next((d for d, n in enumerate(input.shape) if n == 3), None)
     if dim is None or input.shape[dim] != 3 or other.shape[dim] != 3:
         raise RuntimeError("cross(): inputs need a dimension of size 3")

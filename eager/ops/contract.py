@@ -26,6 +26,14 @@ def _same_dtype(name: str, a: Aval, b: Aval) -> None:
         )
 
 
+def _channels_last(x: Aval, channels: int) -> str:
+    """A hint where the channels are the last dimension."""
+    if x.ndim not in (4, 5) or x.shape[-1] != channels:
+        return ""
+    order = ", ".join(map(str, (0, x.ndim - 1, *range(1, x.ndim - 1))))
+    return f": they seem to be its last dimension, use input.permute({order})"
+
+
 class Contract(Op):
     """Base: computes in the dtype's computing type and rounds the result once."""
 
@@ -52,7 +60,7 @@ class Dot(Contract):
         fits = a.ndim == b.ndim >= 2 and a.shape[:-2] == b.shape[:-2]
         if not fits or a.shape[-1] != b.shape[-2]:
             raise RuntimeError(f"dot: shapes {a.shape} and {b.shape} cannot be multiplied")
-        _same_dtype("dot", a, b)
+        _same_dtype("matmul", a, b)
         return (Aval((*a.shape[:-1], b.shape[-1]), a.dtype, a.device),)
 
     def kernel(self, a: Any, b: Any, attrs: Attrs) -> Any:
@@ -105,7 +113,7 @@ class Conv(Contract):
             raise RuntimeError(
                 f"Given groups={groups}, weight of size {list(w.shape)}, expected "
                 f"input{list(x.shape)} to have {w.shape[1] * groups} channels, but got "
-                f"{x.shape[1]} channels instead"
+                f"{x.shape[1]} channels instead{_channels_last(x, w.shape[1] * groups)}"
             )
         require_steps(attrs["stride"], attrs["padding"], attrs["dilation"])
         out = _geometry(w.shape[2:], attrs).out_size(x.shape[2:])

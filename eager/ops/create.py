@@ -461,9 +461,12 @@ def new_full(
 
 # --------------------------------------------------------------------------------------- grids
 @public(method=False)
-def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinates of the grid spanned by vectors, one tensor per vector; "xy" exchanges the first
-    two dimensions."""
+    two dimensions. Without `indexing` it is "ij", with a warning: NumPy's default is "xy"."""
+    if indexing is None:
+        warn("meshgrid: pass indexing: 'ij', which it is by default, or 'xy', which NumPy's is")
+        indexing = "ij"
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f"meshgrid: indexing must be one of 'xy' or 'ij', got {indexing!r}")
     axes = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
@@ -522,7 +525,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
         )
     if len(tensors) == 1:
         return tensors[0]
-    flat = [g.reshape(-1, 1) for g in meshgrid(*tensors)]
+    flat = [g.reshape(-1, 1) for g in meshgrid(*tensors, indexing="ij")]
     return apply(REGISTRY["cat"], *flat, dim=1)
 
 

@@ -201,7 +201,9 @@ class Cast(Op):
         return self.run(arrays, attrs)
 
     def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
-        return (dt.converted(np.asarray(arrays[0]), attrs["dtype"].np),)
+        dtype, array = attrs["dtype"], np.asarray(arrays[0])
+        discards = array.dtype.kind == "c" and dtype.category in (dt.INT, dt.FLOAT)
+        return (dt.converted(array.real if discards else array, dtype.np),)
 
 
 @dataclass(frozen=True, eq=False)

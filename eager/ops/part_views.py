@@ -11,7 +11,8 @@ import numpy as np
 
 from eager import symint
 from eager.aval import Aval
-from eager.dispatch import apply
+from eager.dispatch import LEAF_WRITTEN, apply
+from eager.notice import warn
 from eager.op import REGISTRY, Attrs
 from eager.ops import samples as s
 from eager.ops.kinds import View
@@ -283,8 +284,17 @@ def _adjoint(input: Tensor) -> Tensor:
     return apply(REGISTRY["conj"], turned) if input.dtype.is_complex else turned
 
 
+def _all_reversed(self: Tensor) -> Tensor:
+    if self.ndim not in (0, 2):
+        warn(
+            f"x.T of a tensor of {self.ndim} dimensions is deprecated: use x.mT for a batch of "
+            "matrices, or x.permute(*range(x.ndim - 1, -1, -1)) to reverse all dimensions"
+        )
+    return permute(self, *reversed(range(self.ndim))) if self.ndim else self
+
+
 for _name, _get in (
-    ("T", lambda self: permute(self, *reversed(range(self.ndim))) if self.ndim else self),
+    ("T", _all_reversed),
     ("mT", _matrix_transpose),
     ("mH", _adjoint),
     ("H", lambda self: _adjoint(self) if self.ndim else self),
@@ -297,9 +307,7 @@ def _in_place(name: str, fn: Callable[..., Tensor]) -> None:
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if self.is_leaf and self.requires_grad:
-            raise RuntimeError(
-                "a leaf Variable that requires grad is being used in an in-place operation."
-            )
+            raise RuntimeError(LEAF_WRITTEN)
         out = fn(self, *args, **kwargs)
         self._array, self._node, self._index = out._array, out._node, out._index
         self._view = None if self._view is None else out._view

@@ -15,7 +15,7 @@ import numpy as np
 from eager import dtype as dt
 from eager.aval import Aval, scalar_aval
 from eager.dispatch import apply, apply_binary, apply_unary, must_hold, with_tensor
-from eager.notice import options
+from eager.notice import options, warn
 from eager.op import Sample, Samples
 from eager.ops import samples as s
 from eager.ops.kinds import Cast, Copy, Pointwise
@@ -486,11 +486,11 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     if isinstance(condition, Tensor) and condition.dtype is dt.uint8:
-        condition = condition.to(dt.bool_)  # masks were bytes before there were bools
+        warn("where: a condition of uint8 is deprecated: use condition.bool()")
+        condition = condition.to(dt.bool_)
     if isinstance(condition, Tensor) and condition.dtype is not dt.bool_:
-        raise RuntimeError(
-            f"where expected condition to be a boolean tensor, got {condition.dtype}"
-        )
+        got = condition.dtype
+        raise RuntimeError(f"where expected condition to be a boolean tensor, got {got}")
     return apply(WHERE, condition, _beside(input, other), _beside(other, input))
 
 

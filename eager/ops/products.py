@@ -70,7 +70,8 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
 def _cannot_multiply(a: Tensor, b: Tensor) -> str:
     left = "x".join(map(str, a.shape))
     right = "x".join(map(str, b.shape))
-    return f"mat1 and mat2 shapes cannot be multiplied ({left} and {right})"
+    why = f"matmul of {tuple(a.shape)} and {tuple(b.shape)}: {a.shape[-1]} against {b.shape[-2]}"
+    return f"mat1 and mat2 shapes cannot be multiplied ({left} and {right}): {why}"
 
 
 @public(samples=lambda: [_operands((2, 2, 3), (2, 3, 4))])

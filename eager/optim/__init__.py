@@ -1,6 +1,7 @@
 """`eager.optim`: optimizers and learning rate schedules under PyTorch's names."""
 
 from eager.absent import Absent as _Absent
+from eager.misspelled import missing
 from eager.optim import lr_scheduler, swa_utils
 from eager.optim.adafactor import Adafactor
 from eager.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
@@ -35,3 +36,5 @@ __all__ = [
 ]
 
 _name_submodules("optim")
+
+__getattr__ = missing(__name__)

@@ -8,7 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eager.notice import refuse
-from eager.optim.lr_epochs import LRScheduler, _per_group, put_rate, rates
+from eager.optim.lr_epochs import (
+    LRScheduler,
+    _per_group,
+    put_rate,
+    rates,
+    warn_of_epoch,
+    warn_outside_step,
+)
 from eager.optim.optimizer import Optimizer
 
 
@@ -86,6 +93,7 @@ class OneCycleLR(LRScheduler):
             group["momentum"] = value
 
     def get_lr(self) -> list[Any]:
+        warn_outside_step(self)
         step = self.last_epoch
         if step > self.total_steps:
             raise ValueError(
@@ -193,6 +201,7 @@ class CyclicLR(LRScheduler):
         return self.gamma**x if self.mode == "exp_range" else 1.0
 
     def get_lr(self) -> list[Any]:
+        warn_outside_step(self)
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
         up = x <= self.step_ratio
@@ -244,7 +253,7 @@ class SequentialLR(LRScheduler):
         for scheduler in self._schedulers:
             scheduler.last_epoch -= 1
         self._schedulers[0]._is_initial = True
-        self._schedulers[0].step()
+        self._schedulers[0]._update_lr()
         self._schedulers[0]._is_initial = False
         self._last_lr = self._schedulers[0].get_last_lr()
 
@@ -254,7 +263,7 @@ class SequentialLR(LRScheduler):
         number = sum(milestone <= self.last_epoch for milestone in self._milestones)
         scheduler = self._schedulers[number]
         if number and self._milestones[number - 1] == self.last_epoch:
-            scheduler.step(0)
+            scheduler._update_lr(0)
         else:
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()
@@ -344,6 +353,8 @@ class ReduceLROnPlateau(LRScheduler):
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Report the measure of one epoch."""
+        if epoch is not None:
+            warn_of_epoch()
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self.is_better(current, self.best):

@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from eager.autograd import no_grad
+from eager.notice import warn
 from eager.optim.optimizer import Optimizer
 from eager.tensor import Tensor
 
@@ -41,6 +42,8 @@ def put_rate(group: dict[str, Any], rate: Any) -> None:
 class LRScheduler:
     """Base: counts epochs and writes `get_lr()` into the groups. Construction makes the first step
     (epoch 0)."""
+
+    _get_lr_called_within_step = False  # schedulers of users ask it, as PyTorch's do
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
@@ -72,14 +75,23 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch (or to `epoch`) and set its rates."""
+        if not self.optimizer._has_been_called() and self._step_count == 1:  # in this order: the
+            # count is another one at each call, and a compiled step would be, too
+            warn(
+                "lr_scheduler.step() is called before optimizer.step(): the first learning rate "
+                "of the schedule is skipped. Call optimizer.step() first, then lr_scheduler.step()"
+            )
         self._step_count += 1
-        if epoch is None:
-            self.last_epoch += 1
-            values = self.get_lr()
-        else:
-            self.last_epoch = epoch
-            closed = getattr(self, "_get_closed_form_lr", None)
-            values = self.get_lr() if closed is None else closed()
+        if epoch is not None:
+            warn_of_epoch()
+        self._update_lr(epoch)
+
+    def _update_lr(self, epoch: int | None = None) -> None:
+        closed = None if epoch is None else getattr(self, "_get_closed_form_lr", None)
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        self._get_lr_called_within_step = True
+        values = self.get_lr() if closed is None else closed()
+        self._get_lr_called_within_step = False
         self._set(values)
 
     def _set(self, values: Sequence[Any]) -> None:
@@ -104,6 +116,19 @@ class LRScheduler:
 _LRScheduler = LRScheduler  # PyTorch's old name
 
 
+def warn_of_epoch() -> None:
+    warn(
+        "scheduler.step(epoch) is deprecated: call scheduler.step() once after each epoch, without "
+        "the epoch"
+    )
+
+
+def warn_outside_step(scheduler: LRScheduler) -> None:
+    """`get_lr` is for `step`: many formulas take the last rate, and would be applied once more."""
+    if not scheduler._get_lr_called_within_step:
+        warn("get_lr() computes the next learning rates; use get_last_lr() for those that are set")
+
+
 class LambdaLR(LRScheduler):
     """initial lr * lr_lambda(epoch)."""
 
@@ -112,6 +137,7 @@ class LambdaLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
+        warn_outside_step(self)
         return [
             base * fn(self.last_epoch)
             for fn, base in zip(self.lr_lambdas, self.base_lrs, strict=True)
@@ -135,6 +161,7 @@ class MultiplicativeLR(LambdaLR):
     """lr * lr_lambda(epoch), epoch by epoch."""
 
     def get_lr(self) -> list[Any]:
+        warn_outside_step(self)
         if self._is_initial:
             return self._now()
         return [
@@ -162,6 +189,7 @@ class StepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
+        warn_outside_step(self)
         if self.last_epoch == 0 or self.last_epoch % self.step_size:
             return self._now()
         return self._times(self.gamma)
@@ -185,6 +213,7 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
+        warn_outside_step(self)
         passed = 0  # compared and not looked up: so @jit needs no version for each epoch
         for milestone, times in self.milestones.items():
             passed += times * (milestone == self.last_epoch)
@@ -212,6 +241,7 @@ class ConstantLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
+        warn_outside_step(self)
         if self.last_epoch == 0:
             return self._times(self.factor)
         return (
@@ -248,6 +278,7 @@ class LinearLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
+        warn_outside_step(self)
         if self.last_epoch == 0:
             return self._times(self.start_factor)
         if self._is_initial or self.last_epoch > self.total_iters:
@@ -270,6 +301,7 @@ class ExponentialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
+        warn_outside_step(self)
         if self._is_initial or self.last_epoch == 0:
             return self._now()
         return self._times(self.gamma)
@@ -289,6 +321,7 @@ class PolynomialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
+        warn_outside_step(self)
         if self._is_initial or self.last_epoch == 0 or self.last_epoch > self.total_iters:
             return self._now()
         now = 1.0 - self.last_epoch / self.total_iters
@@ -312,6 +345,7 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
+        warn_outside_step(self)
         if self._is_initial or self.last_epoch == 0:
             return self._now()
         low, t = self.eta_min, self.T_max
@@ -357,6 +391,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
+        warn_outside_step(self)
         share = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
 
@@ -374,7 +409,10 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self._place(epoch)
         self._step_count += 1
         self.last_epoch = math.floor(epoch)
-        self._set(self.get_lr())
+        self._get_lr_called_within_step = True
+        values = self.get_lr()
+        self._get_lr_called_within_step = False
+        self._set(values)
 
     def _place(self, epoch: float) -> None:
         if epoch < 0:

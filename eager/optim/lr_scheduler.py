@@ -1,5 +1,6 @@
 """`eager.optim.lr_scheduler`: all schedules in one namespace."""
 
+from eager.misspelled import missing
 from eager.optim.lr_compound import (
     ChainedScheduler,
     CyclicLR,
@@ -41,3 +42,5 @@ __all__ = [
     "StepLR",
     "_LRScheduler",
 ]
+
+__getattr__ = missing(__name__)

@@ -22,6 +22,7 @@ from eager.notice import warn
 from eager.ops.complex import view_as_complex, view_as_real
 from eager.ops.updates import is_elsewhere, is_unusual
 from eager.tensor import Tensor
+from eager.tracebacks import trim
 
 Params = Iterable[Any]
 
@@ -122,20 +123,41 @@ class Optimizer(_Hooked):
 
     like_parameter = ""  # the name of state that has its parameter's dtype
     _stepped = False
+    _opt_called = False  # whether that was tried, where it may be left out
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in vars(cls):  # which does not say so
+            cls._opt_called = True
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
+        try:
+            self._begin(params, defaults)
+        except Exception as error:
+            trim(error)
+            raise
+
+    def _begin(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or "
                 "dicts, but "
                 "got a Tensor"
             )
+        if hasattr(params, "parameters"):
+            raise TypeError(
+                f"{type(params).__name__!r} object is not iterable over parameters: pass "
+                "model.parameters()"
+            )
         self.defaults = defaults
         self.state: Any = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
         groups: list[Any] = list(params)
         if not groups:
-            raise ValueError("optimizer got an empty parameter list")
+            raise ValueError(
+                "optimizer got an empty parameter list: layers in a plain list or dict are not the "
+                "model's, use nn.ModuleList or nn.ModuleDict"
+            )
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
@@ -257,6 +279,9 @@ class Optimizer(_Hooked):
         """Whether there was a step. A function of its own, so that one sees when it is asked."""
         return self._stepped
 
+    def _has_been_called(self) -> bool:
+        return self._opt_called or self._stepped
+
     def _allocate_again(self) -> None:
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -341,7 +366,10 @@ def _check_parameters(parameters: list[Any], differentiable: bool) -> None:
                 f"{type(parameter).__name__}"
             )
         if not (parameter.is_leaf or differentiable):
-            raise ValueError("can't optimize a non-leaf Tensor")
+            raise ValueError(
+                "can't optimize a non-leaf Tensor: it was computed, and has no .grad; pass the "
+                "tensor with requires_grad=True itself, or x.detach().requires_grad_()"
+            )
     if len({id(p) for p in parameters}) != len(parameters):
         warn(
             "optimizer contains a parameter group with duplicate parameters; in future, this will "

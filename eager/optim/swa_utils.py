@@ -14,7 +14,7 @@ from eager.interop import tensor
 from eager.nn.modules.batchnorm import _BatchNorm
 from eager.nn.modules.module import Module
 from eager.ops.pointwise import where
-from eager.optim.lr_epochs import LRScheduler, _per_group
+from eager.optim.lr_epochs import LRScheduler, _per_group, warn_outside_step
 from eager.optim.optimizer import Optimizer
 from eager.tensor import Tensor
 
@@ -186,6 +186,7 @@ class SWALR(LRScheduler):
         return t if self.anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
 
     def get_lr(self) -> list[Any]:
+        warn_outside_step(self)
         step = self._step_count - 1
         if self.anneal_epochs == 0:
             step = max(1, step)

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from eager.dispatch import current_tracer
+from eager.notice import teller
 from eager.recursion import room
 from eager.traced import UnknownValue
 from jitcap.capture.breaks import Again, Break, Place, Record, Retried
@@ -22,7 +23,7 @@ from jitcap.capture.bytecode import UnsupportedPython, decode
 from jitcap.capture.control.paths import looks, needed
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
-from jitcap.capture.host import require_unseen
+from jitcap.capture.host import require_unseen, tell
 from jitcap.capture.kinds.base import words
 from jitcap.capture.kinds.caches import require_unchanged
 from jitcap.capture.kinds.tensors import TensorShadow
@@ -141,7 +142,7 @@ def tracing(
 ) -> Iterator[Session]:
     """Everything inside runs under its tracer; refusals come out as Break, with a place."""
     session.outside.dynamic, session.outside.shared = dynamic, shared
-    token = current_tracer.set(session.tracer)
+    token, tells = current_tracer.set(session.tracer), teller.set(partial(tell, session))
     before = session.modes
     try:
         with room(), np.errstate(all="call", call=_floating_point_error):
@@ -162,6 +163,7 @@ def tracing(
         session.vm.over, session.vm.passing, session.vm.dropped = True, None, None
         before.put()
         current_tracer.reset(token)
+        teller.reset(tells)
         session.outside.forget()
         for table in (session.hashed, session.inputs, session.owners, session.cells):
             table.clear()

@@ -147,3 +147,13 @@ def report(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> None:
         s.host_call(report_above, (above, fn, *args), kwargs)
     else:
         s.host_call(fn, args, kwargs, caller_at(s.vm.frames[-level]))
+
+
+def tell(s: Session, text: str, category: type[Warning]) -> None:
+    """A warning of the library's, in the name of the innermost frame of the program."""
+    frames = [*map(_is_ours, reversed(s.vm.frames)), False]
+    s.call(warnings.warn, (text, category, 1 + frames.index(False)), {})
+
+
+def _is_ours(frame: Any) -> bool:
+    return frame.globals.get("__name__", "").partition(".")[0] in ("eager", "jitcap", "codegen")

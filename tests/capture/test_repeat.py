@@ -567,7 +567,7 @@ def test_compiled_code():
         for start in STARTS:
             pairs = zip(compiled(eager.tensor(start)), every(eager.tensor(start)), strict=True)
             for found, expected in pairs:
-                assert eager.allclose(eager.tensor(found), eager.tensor(expected), rtol=1e-6)
+                assert eager.allclose(eager.as_tensor(found), eager.as_tensor(expected), rtol=1e-6)
 
 
 def test_explain_says_so():

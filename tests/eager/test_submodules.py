@@ -76,7 +76,8 @@ with profile(activities=[ProfilerActivity.CPU]) as found, record_function("forwa
 
 def test_what_stands_at_the_top_of_scripts_runs(tmp_path):
     program = {}
-    exec(TOP_OF_SCRIPTS, program)
+    with pytest.warns(UserWarning, match="set_default_tensor_type is deprecated"):
+        exec(TOP_OF_SCRIPTS, program)
     (part,) = program["found"].key_averages()
     assert (part.key, part.count) == ("forward", 1) and "forward" in program[
         "found"
@@ -95,7 +96,7 @@ def test_what_stands_at_the_top_of_scripts_runs(tmp_path):
             RuntimeError, match="not there|no devices|this format|jitcap|dense here|profiler"
         ):
             refused(program["model"])
-    with pytest.raises(TypeError, match="no constructor"):
+    with pytest.warns(UserWarning, match="deprecated"), pytest.raises(TypeError, match="no constr"):
         program["torch"].set_default_tensor_type("torch.NoTensor")
     weights = {"w": program["torch"].ones(2)}
     program["torch"].save(weights, tmp_path / "w-00000000.pth")

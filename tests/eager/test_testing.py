@@ -77,10 +77,13 @@ def test_marks_of_torchscript_and_of_mixed_precision_change_nothing():
     def triple(x):
         return x * 3
 
-    with autocast(enabled=False):
+    with pytest.warns(FutureWarning, match=r"use amp\.autocast"):
+        off = autocast(enabled=False)
+    with off:
         assert double(3) == 6
         assert triple(3) == 9
-    assert not GradScaler(init_scale=2.0, enabled=True).is_enabled()
+    with pytest.warns(FutureWarning), pytest.warns(UserWarning, match="there is no GPU"):
+        assert not GradScaler(init_scale=2.0, enabled=True).is_enabled()
     assert not eager.jit.is_scripting()
 
 

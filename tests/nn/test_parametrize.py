@@ -176,7 +176,8 @@ def test_transfer():
 
 
 def test_the_older_names_of_weight_norm_load():
-    older = eager.nn.utils.weight_norm(eager.nn.Linear(3, 4))
+    with pytest.warns(FutureWarning, match="parametrizations"):
+        older = eager.nn.utils.weight_norm(eager.nn.Linear(3, 4))
     layer = parametrizations.weight_norm(eager.nn.Linear(3, 4))
     model = eager.nn.Sequential(layer)
     model.load_state_dict({f"0.{k}": v for k, v in older.state_dict().items()})

@@ -133,6 +133,7 @@ def test_plateau(settings):
 def test_state_round_trip():
     optimizer = optimizer_of(eager)
     scheduler = eager.optim.lr_scheduler.CosineAnnealingLR(optimizer, 9)
+    optimizer.step()
     for _ in range(4):
         scheduler.step()
     other = optimizer_of(eager)

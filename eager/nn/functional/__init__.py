@@ -1,6 +1,7 @@
 """`eager.nn.functional`: neural network functions under PyTorch's names. tensors -> ops and
 compositions of ops."""
 
+from eager.misspelled import missing
 from eager.nn.functional import native as native
 from eager.nn.functional.activation import (
     glu,
@@ -180,3 +181,5 @@ __all__ = [
 ]  # fmt: skip
 
 globals().update({name: checked(globals()[name]) for name in __all__})
+
+__getattr__ = missing(__name__)

@@ -7,14 +7,13 @@ The pointwise ones (relu, gelu, ...) live with the other pointwise ops, in
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from eager import dtype as dt
 from eager.casts import lower_precision, rounded_once
 from eager.dtype import DType
 from eager.nn.functional.register import functional
-from eager.notice import warn_once
+from eager.notice import warn, warn_once
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.pointwise import not_for, where
@@ -28,11 +27,7 @@ def _dim(name: str, input: Tensor, dim: int | None) -> int:
     """PyTorch's old default when `dim` is not given: 0 for 0, 1 and 3 dimensions, else 1."""
     if dim is not None:
         return dim
-    warnings.warn(
-        f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
-        "dim=X as an argument.",
-        stacklevel=4,  # through `checked`
-    )
+    warn(f"{name}: the implicit choice of dim is deprecated: pass dim, for example dim=-1")
     return 0 if input.ndim in (0, 1, 3) else 1
 
 

@@ -15,6 +15,7 @@ from eager import dtype as dt
 from eager.nn.functional.dropout import dropout
 from eager.nn.functional.linear import linear, scaled_dot_product_attention
 from eager.nn.functional.register import functional
+from eager.notice import warn
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.move import cat, constant_pad_nd
@@ -53,6 +54,11 @@ def added_mask(q: Tensor, attn_mask: Any, key_padding_mask: Any, keys: int) -> T
     """One float mask that is added to the scores of `keys` keys, or None; keys that the masks do
     not know are seen by all."""
     total = None
+    if None not in (attn_mask, key_padding_mask) and attn_mask.dtype is not key_padding_mask.dtype:
+        warn(
+            f"attn_mask is {attn_mask.dtype} and key_padding_mask {key_padding_mask.dtype}: masks "
+            "of different types are deprecated, make both bool or both float"
+        )
     if attn_mask is not None:
         total = _additive(attn_mask, q)
         if total.ndim == 3:
@@ -197,6 +203,14 @@ def check_ranks(query: Tensor, key: Tensor, value: Tensor, padding: Tensor | Non
         raise AssertionError(
             f"For {kind} ({rank}-D) `query`, expected `key_padding_mask` to be `None` or "
             f"{rank - 1}-D but found {padding.ndim}-D tensor instead"
+        )
+
+
+def check_lengths(key: Tensor, value: Tensor) -> None:
+    if key.shape[:-1] != value.shape[:-1]:
+        raise AssertionError(
+            f"key shape {tuple(key.shape)} does not match value shape {tuple(value.shape)}: there "
+            "is one value for each key; the query may have another length"
         )
 
 

@@ -21,10 +21,11 @@ def _batched(name: str, input: Tensor, n: int) -> tuple[Tensor, bool]:
     if input.ndim == n + 1:
         return input.unsqueeze(0), True
     if input.ndim != n + 2:
+        short = "input.unsqueeze(0) adds the channels, once more the batch"
+        hint = f": {tuple(input.shape)} has no channels, {short}" if input.ndim == n else ""
         raise RuntimeError(
             f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input "
-            "of "
-            f"size: {list(input.shape)}"
+            f"of size: {list(input.shape)}{hint}"
         )
     return input, False
 

@@ -4,6 +4,7 @@ random."""
 from __future__ import annotations
 
 from eager.nn.functional.register import functional
+from eager.notice import warn
 from eager.random import draw
 from eager.tensor import Tensor
 
@@ -44,6 +45,14 @@ def _channels(input: Tensor, p: float, training: bool, inplace: bool, batched: b
     return _into(input, _masked(input, p, shape), inplace)
 
 
+def _warn_of_rank(name: str, input: Tensor, ranks: tuple[int, int]) -> None:
+    if input.ndim not in ranks:
+        warn(
+            f"{name}: a {input.ndim}-D input is deprecated, expected {ranks[0]}-D or {ranks[1]}-D; "
+            "to zero single elements use dropout()"
+        )
+
+
 @functional()
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
@@ -57,6 +66,12 @@ def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """Whole channels of (N, C, H, W) zeroed."""
+    _warn_of_rank("dropout2d", input, (3, 4))
+    if input.ndim == 3:
+        warn(
+            "dropout2d: a 3-D input is taken as (N, C, L), as dropout1d takes it; for (C, H, W) "
+            "add a batch dimension: input.unsqueeze(0)"
+        )
     return _channels(input, p, training, inplace, input.ndim != 2)
 
 
@@ -65,6 +80,7 @@ def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """Whole channels of (N, C, D, H, W) or (C, D, H, W) zeroed."""
+    _warn_of_rank("dropout3d", input, (4, 5))
     return _channels(input, p, training, inplace, input.ndim == 5)
 
 

@@ -12,6 +12,7 @@ from eager import dtype as dt
 from eager.autograd.function import Function
 from eager.casts import given_precision, lower_precision, on_gpus, product_rounded_once
 from eager.dispatch import apply, must_hold, tracing
+from eager.dtype import DType
 from eager.nn.functional.dropout import dropout
 from eager.nn.functional.register import functional
 from eager.notice import warn_once
@@ -45,12 +46,30 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if not input.ndim or input.shape[-1] != k:
         rows = input.numel() // max(input.shape[-1], 1) if input.ndim else 1
         last = input.shape[-1] if input.ndim else 0
-        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({rows}x{last} and {k}x{n})")
+        flat = input.ndim > 2 and math.prod(input.shape[1:]) == k
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({rows}x{last} and {k}x{n}): linear with "
+            f"in_features={k} (the weight is {(n, k)}) takes (*, {k}), got {tuple(input.shape)}"
+            + (": flatten it before, input.flatten(1) or nn.Flatten()" if flat else "")
+        )
     rows = input if input.ndim == 2 else input.reshape((math.prod(input.shape[:-1]), k))
-    out = apply(DOT, rows, weight.transpose(0, 1))
+    try:
+        out = apply(DOT, rows, weight.transpose(0, 1))
+    except RuntimeError:
+        if input.dtype is not weight.dtype:
+            raise _types_differ(input.dtype, weight.dtype) from None
+        raise
     if input.ndim != 2:
         out = out.reshape((*input.shape[:-1], n))
     return out if bias is None else out + bias
+
+
+def _types_differ(input: DType, weight: DType) -> RuntimeError:
+    cure = "input.float()" if weight is dt.float32 else f"input.to({weight})"
+    return RuntimeError(
+        f"linear: expected both operands to have the same dtype, but got input {input} and weight "
+        f"{weight}: use {cure}, or model.to(dtype)"
+    )
 
 
 @functional(
@@ -100,13 +119,30 @@ def embedding(
         raise RuntimeError("'weight' must be 2-D")
     if max_norm is not None:
         _shorten(weight, input, max_norm, norm_type)
-    out = apply(TAKE, weight, input, dim=0)
+    try:
+        out = apply(TAKE, weight, input, dim=0)
+    except (IndexError, RuntimeError) as error:
+        raise _not_a_row(error, input, weight) from None
     if scale_grad_by_freq:
         out = _ScaledGradient.apply(out, _share(input, weight.shape[0]).to(out.dtype))
     if padding_idx is None:
         return out
     row = padding_idx % weight.shape[0]
     return where((input == row).unsqueeze(-1), out.detach(), out)
+
+
+def _not_a_row(error: Exception, input: Tensor, weight: Tensor) -> Exception:
+    """The error of `take` in the words of an embedding."""
+    if input.dtype.category != dt.INT:
+        return RuntimeError(
+            f"embedding: tensors used as indices must be integers, got {input.dtype}: use x.long()"
+        )
+    if type(error) is not IndexError:
+        return error
+    rows, what = weight.shape[0], str(error).partition("is out of bounds")[0].replace("take: ", "")
+    return IndexError(
+        f"embedding: {what}is out of range: there are {rows} rows (num_embeddings), 0 to {rows - 1}"
+    )
 
 
 class _ScaledGradient(Function):

@@ -13,8 +13,8 @@ from typing import Any
 from eager import dtype as dt
 from eager.casts import full_precision
 from eager.dispatch import apply, must_hold
-from eager.nn.functional.register import functional, legacy_reduction, reduced, wide
-from eager.notice import ignore
+from eager.nn.functional.register import functional, legacy_reduction, reduced, warn_of_sizes, wide
+from eager.notice import ignore, warn
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.activation import logsigmoid
@@ -30,6 +30,21 @@ def _classes(*shape: int, of: int = 4) -> Any:
     return s.integers(shape, 0, of)
 
 
+def _labels_first(input: Tensor, target: Tensor) -> str:
+    if not input.dtype.is_floating_point:
+        return f", and the input is {input.dtype}: the scores come first, the labels second"
+    return ": labels are class numbers, use target.long()"
+
+
+def _where_classes(input: Tensor, target: Tensor, dim: int) -> str:
+    """What may have been meant."""
+    if target.ndim == input.ndim and target.shape[dim] == 1:
+        return f": use target.squeeze({dim})"
+    if input.ndim > 2 and target.shape == input.shape[:-1]:
+        return f": classes are dimension 1, use input.transpose(1, {input.ndim - 1})"
+    return ""
+
+
 def _class_dim(name: str, input: Tensor, target: Tensor) -> int:
     """1, or 0 for an unbatched (C) input. Raises ValueError and RuntimeError for targets that do
     not fit."""
@@ -38,6 +53,7 @@ def _class_dim(name: str, input: Tensor, target: Tensor) -> int:
     if target.dtype not in (dt.int64, dt.uint8):
         raise RuntimeError(
             f"{name}: expected target dtype to be int64 or uint8, got {target.dtype}"
+            + _labels_first(input, target)
         )
     dim = 0 if input.ndim == 1 else 1
     expected = (*input.shape[:dim], *input.shape[dim + 1 :])
@@ -53,8 +69,7 @@ def _class_dim(name: str, input: Tensor, target: Tensor) -> int:
     if tuple(target.shape) != expected:
         raise RuntimeError(
             f"{name}: Expected target size {list(expected)}, got {list(target.shape)} for an "
-            "input of "
-            f"size {list(input.shape)}"
+            f"input of size {list(input.shape)}{_where_classes(input, target, dim)}"
         )
     return dim
 
@@ -87,7 +102,11 @@ def _picked_loss(
     try:
         picked = apply(GATHER, scores, safe.unsqueeze(dim), dim=dim).squeeze(dim)
     except OutOfBounds as error:
-        raise IndexError(f"Target is out of bounds. {error}") from None
+        bad, n = str(error).split()[2], scores.shape[dim]
+        raise IndexError(
+            f"Target {bad} is out of bounds: label {bad}, and there are {n} classes, 0 to {n - 1} "
+            f"(ignore_index is {ignore_index})"
+        ) from None
     loss = -picked if total is None else total - picked
     if weight is None:
         return where(valid, loss, 0.0), valid.to(scores.dtype)
@@ -296,7 +315,9 @@ def binary_cross_entropy(
     if target.dtype is not input.dtype:
         raise RuntimeError(f"Found dtype {target.dtype} but expected {input.dtype}")
     must_hold(
-        ((input >= 0) & (input <= 1)).all(), "all elements of input should be between 0 and 1"
+        ((input >= 0) & (input <= 1)).all(),
+        "all elements of input should be between 0 and 1: apply sigmoid() to scores, or use "
+        "binary_cross_entropy_with_logits",
     )
     must_hold(
         ((target >= 0) & (target <= 1)).all(), "all elements of target should be between 0 and 1"
@@ -328,11 +349,13 @@ def binary_cross_entropy_with_logits(
     if tuple(target.shape) != tuple(input.shape):
         raise ValueError(
             f"Target size ({target.shape}) must be the same as input size ({input.shape})"
+            + (": input.squeeze(-1)?" if target.shape == input.shape[:-1] else "")
         )
     log_sigmoid = logsigmoid(input)
     if target.dtype.category < dt.FLOAT:
         raise RuntimeError(
-            f"result type {input.dtype} can't be cast to the desired output type {target.dtype}"
+            f"result type {input.dtype} can't be cast to the desired output type {target.dtype}: "
+            "use target.float()"
         )
     if pos_weight is not None:
         log_sigmoid = log_sigmoid * ((pos_weight - 1) * target + 1)
@@ -371,6 +394,7 @@ def mse_loss(
 ) -> Tensor:
     """(x - t)^2."""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    warn_of_sizes(input, target)
     difference = _difference(input, target)
     loss = difference * difference
     if weight is None:
@@ -396,6 +420,7 @@ def l1_loss(
 ) -> Tensor:
     """|x - t|."""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    warn_of_sizes(input, target)
     loss = (input - target).abs()
     if weight is None:
         return reduced(loss, reduction)
@@ -416,6 +441,7 @@ def smooth_l1_loss(
     reduction = legacy_reduction(size_average, reduce, reduction)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    warn_of_sizes(input, target)
     difference = _difference(input, target)
     size = difference.abs()
     if beta == 0:
@@ -437,6 +463,7 @@ def huber_loss(
     """0.5 d^2 for |d| <= delta, delta (|d| - 0.5 delta) beyond, with d = x - t."""
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    warn_of_sizes(input, target)
     difference = _difference(input, target)
     size = difference.abs()
     near = difference * difference * 0.5
@@ -467,6 +494,11 @@ def kl_div(
         loss = xlogy(target, target) - target * input
     if reduction == "batchmean":
         return loss.sum() / (input.shape[0] if input.ndim else 1)
+    if reduction == "mean":
+        warn(
+            "kl_div: reduction='mean' divides by the number of elements; reduction='batchmean' "
+            "divides by the batch size, which is the divergence as it is defined"
+        )
     return reduced(loss, reduction)
 
 

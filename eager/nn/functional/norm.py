@@ -162,7 +162,8 @@ def batch_norm(
     count = math.prod(x.shape[:1] + x.shape[2:])
     if training and count == 1:
         raise ValueError(
-            f"Expected more than 1 value per channel when training, got input size {input.shape}"
+            f"Expected more than 1 value per channel when training, got input size {input.shape}: "
+            "use larger batches (DataLoader(drop_last=True) leaves out a last one of 1), or eval()"
         )
     if eps < 0 or (training and eps == 0):
         at_least = "positive during training" if training else "non-negative"

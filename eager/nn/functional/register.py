@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from eager.notice import warn
 from eager.op import Samples
 from eager.registry import public
 from eager.symint import integer
@@ -49,15 +50,30 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
         return loss.mean()
     if reduction == "sum":
         return loss.sum()
+    if reduction == "elementwise_mean":
+        warn("reduction='elementwise_mean' is the old name of reduction='mean'")
+        return loss.mean()
     if reduction != "none":
-        raise ValueError(f"{reduction} is not a valid value for reduction")
+        raise ValueError(
+            f"{reduction!r} is not a valid value for reduction: it is 'mean', 'sum' or 'none'"
+        )
     return loss
+
+
+def warn_of_sizes(input: Tensor, target: Tensor) -> None:
+    """A loss of each pair of elements: where sizes differ, most pairs were not meant."""
+    if input.shape != target.shape:
+        warn(
+            f"the target has size {tuple(target.shape)} and the input {tuple(input.shape)}: they "
+            "broadcast, and the loss is likely wrong. Make both the same size, for example by "
+            "input.squeeze(-1) or target.unsqueeze(-1)"
+        )
 
 
 def legacy_reduction(size_average: Any, reduce: Any, reduction: str) -> str:
     """The words of PyTorch's deprecated `size_average` and `reduce`, when given."""
     if size_average is None and reduce is None:
         return reduction
-    if reduce is False:
-        return "none"
-    return "sum" if size_average is False else "mean"
+    word = "none" if reduce is False else "sum" if size_average is False else "mean"
+    warn(f"size_average and reduce are deprecated: use reduction={word!r} instead")
+    return word

@@ -17,6 +17,7 @@ from eager.casts import full_precision, on_gpus, rounded_once
 from eager.dispatch import apply
 from eager.nn.functional.register import functional
 from eager.nn.functional.shape import cubic_weights
+from eager.notice import warn
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.index import GATHER
@@ -41,6 +42,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     """The (N, H, W, 2) sampling places of 2-D affine maps `theta` (N, 2, 3), in [-1, 1]
     coordinates."""
     n, _, h, w = size
+    _warn_of_corners(align_corners)
 
     def axis(count: int) -> Tensor:
         places = iota(count, theta.dtype.compute, like=theta)
@@ -53,6 +55,14 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     ones = Tensor._full(1, Aval((h, w), x.dtype, x.aval.device))
     base = stack((x, y, ones), -1).reshape((1, h * w, 3)).expand((n, h * w, 3))
     return (base.to(theta.dtype) @ theta.transpose(1, 2)).reshape((n, h, w, 2))
+
+
+def _warn_of_corners(align_corners: bool | None) -> None:
+    if align_corners is None:
+        warn(
+            "grid_sample and affine_grid take align_corners=False by default (it was True before "
+            "PyTorch 1.3): pass align_corners"
+        )
 
 
 def _grid() -> tuple[Any, Any]:
@@ -93,6 +103,7 @@ def grid_sample(
             "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or "
             f"'reflection', but got: '{padding_mode}'"
         )
+    _warn_of_corners(align_corners)
     n = input.ndim - 2
     if n not in (2, 3) or grid.ndim != input.ndim:
         raise RuntimeError(

@@ -18,6 +18,7 @@ from eager.nn.functional.pooling import (
     adaptive_avg_pool3d,
 )
 from eager.nn.functional.register import functional, per_dim
+from eager.notice import warn
 from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.contract import CONV_INPUT_GRAD
@@ -332,18 +333,21 @@ def upsample(
     align_corners: bool | None = None,
 ) -> Tensor:
     """The old name of `interpolate`."""
+    warn("nn.functional.upsample is deprecated: use nn.functional.interpolate")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 @functional()
 def upsample_nearest(input: Tensor, size: Ints | None = None, scale_factor: Any = None) -> Tensor:
     """`interpolate` with mode "nearest"."""
+    warn("nn.functional.upsample_nearest is deprecated: use nn.functional.interpolate")
     return interpolate(input, size, scale_factor, "nearest")
 
 
 @functional()
 def upsample_bilinear(input: Tensor, size: Ints | None = None, scale_factor: Any = None) -> Tensor:
     """`interpolate` with mode "bilinear" and aligned corners."""
+    warn("nn.functional.upsample_bilinear is deprecated: use nn.functional.interpolate")
     return interpolate(input, size, scale_factor, "bilinear", True)
 
 

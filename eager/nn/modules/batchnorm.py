@@ -12,6 +12,7 @@ from eager.nn import functional as F
 from eager.nn import init
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
+from eager.notice import warn
 from eager.ops.create import ones, zeros
 from eager.tensor import Tensor
 
@@ -74,7 +75,10 @@ class _Stats(Module):
     def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim not in self.dims:
             wanted = " or ".join(f"{d}D" for d in self.dims)
-            raise ValueError(f"expected {wanted} input (got {input.ndim}D input)")
+            raise ValueError(
+                f"expected {wanted} input (got {input.ndim}D input) in {type(self).__name__}: the "
+                f"input has shape {tuple(input.shape)}"
+            )
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
@@ -197,6 +201,11 @@ class _InstanceNorm(_Stats):
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         single = input.ndim == self.dims[0]
+        if not self.affine and input.shape[0 if single else 1] != self.num_features:
+            warn(
+                f"the input has {input.shape[0 if single else 1]} channels, and num_features is "
+                f"{self.num_features}, which is not used as affine=False"
+            )
         out = F.instance_norm(
             input.unsqueeze(0) if single else input,
             self.running_mean,

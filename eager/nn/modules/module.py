@@ -33,6 +33,7 @@ from eager.nn.modules.state import State
 from eager.nn.parameter import Buffer, Parameter
 from eager.ops.create import empty_like
 from eager.tensor import Tensor
+from eager.tracebacks import trim
 
 M = TypeVar("M", bound="Module")
 
@@ -61,9 +62,13 @@ class Module(Hooked, State):
 
     # ------------------------------------------------------------------------------- calling
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._forward_pre_hooks or self._forward_hooks:
-            return self._call_with_hooks(*args, **kwargs)
-        return self.forward(*args, **kwargs)
+        try:
+            if self._forward_pre_hooks or self._forward_hooks:
+                return self._call_with_hooks(*args, **kwargs)
+            return self.forward(*args, **kwargs)
+        except Exception as error:
+            trim(error)
+            raise
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile the calls of this module, in place, as `eager.compile` does."""
@@ -74,7 +79,7 @@ class Module(Hooked, State):
         """Add a parameter. KeyError for a name that is taken or unusable; TypeError for anything
         else than a Parameter."""
         if "_parameters" not in self.__dict__:
-            raise AttributeError("cannot assign parameter before Module.__init__() call")
+            raise _too_early("parameter")
         self._check_name("parameter", name, self._parameters)
         if param is not None:
             if not isinstance(param, Parameter):
@@ -95,7 +100,7 @@ class Module(Hooked, State):
         """Add a tensor that is part of the state but not learned; `persistent=False` leaves it out
         of `state_dict`."""
         if "_buffers" not in self.__dict__:
-            raise AttributeError("cannot assign buffer before Module.__init__() call")
+            raise _too_early("buffer")
         self._check_name("buffer", name, self._buffers)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
@@ -111,7 +116,8 @@ class Module(Hooked, State):
     def add_module(self, name: str, module: Module | None) -> None:
         """Add a submodule under `name`."""
         if module is not None and not isinstance(module, Module):
-            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+            hint = ": unpack it with *" if isinstance(module, list | tuple) else ""
+            raise TypeError(f"{type(module).__name__} is not a Module subclass{hint}")
         self._check_name("module", name, self._modules)
         self._modules[name] = module
 
@@ -142,12 +148,12 @@ class Module(Hooked, State):
         own = self.__dict__
         if isinstance(value, Parameter):
             if "_parameters" not in own:
-                raise AttributeError("cannot assign parameters before Module.__init__() call")
+                raise _too_early("parameters")
             _forget(name, own, own["_buffers"], own["_modules"])
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             if "_modules" not in own:
-                raise AttributeError("cannot assign module before Module.__init__() call")
+                raise _too_early("module")
             _forget(name, own, own["_parameters"], own["_buffers"])
             own["_modules"][name] = value
         elif isinstance(value, Buffer):
@@ -325,6 +331,12 @@ class Module(Hooked, State):
 
 
 EVERY_MODULE.module, EVERY_MODULE.plain = Module, Module.__call__
+
+
+def _too_early(what: str) -> AttributeError:
+    return AttributeError(
+        f"cannot assign {what} before Module.__init__() call: call super().__init__() first"
+    )
 
 
 def indent(text: str) -> str:

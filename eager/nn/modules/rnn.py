@@ -17,6 +17,7 @@ from eager.nn import init
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
 from eager.nn.utils.rnn import PackedSequence, packed, unpacked
+from eager.notice import warn
 from eager.ops.create import arange, empty
 from eager.ops.move import cat, stack
 from eager.ops.pointwise import where
@@ -95,6 +96,11 @@ class RNNBase(Module):
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an "
                 "element being zeroed"
+            )
+        if dropout > 0 and num_layers == 1:
+            warn(
+                f"dropout={dropout} has no effect with num_layers=1: it lies between the layers, "
+                "not behind the last one"
             )
         _require(bool, bias=bias, batch_first=batch_first)
         _require(int, input_size=input_size, hidden_size=hidden_size)
@@ -249,9 +255,10 @@ class RNNBase(Module):
                 f"model.to({input.dtype})"
             )
         if input.shape[-1] != self.input_size:
+            given = f"an input of shape {tuple(input.shape)}"
             raise RuntimeError(
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got "
-                f"{input.shape[-1]}"
+                f"{input.shape[-1]}: {self.mode}(input_size={self.input_size}) got {given}"
             )
 
     def _leave(self, out: Tensor, single: bool) -> Tensor:

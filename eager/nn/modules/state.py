@@ -165,6 +165,8 @@ class State(Tree):
         if strict and missing:
             listed = ", ".join(f'"{k}"' for k in missing)
             errors.insert(0, f"Missing key(s) in state_dict: {listed}. ")
+        if strict and missing and unexpected:
+            errors.append(_hint(missing, unexpected))
         if errors:
             raise RuntimeError(
                 f"Error(s) in loading state_dict for {type(self).__name__}:\n\t"
@@ -233,3 +235,15 @@ class State(Tree):
 def _without_module(hook: Callable[..., Any], module: Any, *args: Any) -> None:
     del module
     hook(*args)
+
+
+def _hint(missing: list[str], unexpected: list[str]) -> str:
+    """What to do about other keys: often one prefix is too much (`module.`, `_orig_mod.`)."""
+    ends = {k[: -len(missing[0])] for k in unexpected if k.endswith("." + missing[0])}
+    if len(ends) == 1:
+        prefix = ends.pop()
+        return (
+            f"The keys begin with {prefix!r}: use "
+            f"{{k.removeprefix({prefix!r}): v for k, v in state_dict.items()}}"
+        )
+    return "load_state_dict(..., strict=False) leaves out what does not fit"

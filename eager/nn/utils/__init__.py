@@ -3,6 +3,7 @@ weights."""
 
 from typing import Any
 
+from eager.misspelled import missing
 from eager.nn.utils import parametrizations, parametrize, prune, rnn
 from eager.nn.utils.clip import (
     clip_grad_norm,
@@ -62,3 +63,5 @@ __all__ = [
 ]
 
 _name_submodules("nn.utils")
+
+__getattr__ = missing(__name__)

@@ -13,6 +13,7 @@ from eager.nn.functional import normalize
 from eager.nn.modules import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
+from eager.notice import warn
 from eager.tensor import Tensor
 
 T = TypeVar("T", bound=Module)
@@ -81,6 +82,10 @@ class WeightNorm(_Computed):
 def weight_norm(module: T, name: str = "weight", dim: int | None = 0) -> T:
     """Parameters `<name>_g` (length) and `<name>_v` (direction) in place of `<name>` (Salimans and
     Kingma 2016). Raises RuntimeError if that was done already."""
+    warn(
+        "nn.utils.weight_norm is deprecated in favor of nn.utils.parametrizations.weight_norm",
+        FutureWarning,
+    )
     hook = WeightNorm(name, dim)
     hook.install(module)
     weight = getattr(module, name)

@@ -45,11 +45,10 @@ def _part_of_layer(s: Session, method: Any, layer: Any, name: str) -> Any:
 
 @handles(Module.__call__.__code__)
 def _call_layer(s: Session, method: Any, layer: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """The same of a call of a layer."""
-    for table in ("_forward_pre_hooks", "_forward_hooks"):
-        if s.truth(s.getattr(layer, table)):
-            return s.interpret(method, (layer, *args), kwargs)
-    return s.call(s.getattr(layer, "forward"), args, kwargs)
+    """The same of a call of a layer, without the handler that trims tracebacks."""
+    tables = ("_forward_pre_hooks", "_forward_hooks")
+    hooked = any(s.truth(s.getattr(layer, table)) for table in tables)
+    return s.call(s.getattr(layer, "_call_with_hooks" if hooked else "forward"), args, kwargs)
 
 
 @handles_each(

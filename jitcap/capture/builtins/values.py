@@ -19,6 +19,7 @@ from eager.dtype import get_default_dtype
 from eager.interop import (
     as_tensor,
     asarray,
+    copied,
     from_numpy,
     number,
     numpy,
@@ -45,7 +46,7 @@ from jitcap.capture.kinds.base import (
     kind_of,
 )
 from jitcap.capture.kinds.constants import refuse_own_text
-from jitcap.capture.kinds.tensors import tensor_of
+from jitcap.capture.kinds.tensors import tensor_of, warn_of_array
 from jitcap.capture.kinds.text import Deferred, promise
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
 
@@ -241,9 +242,12 @@ def _converted(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     if shared is given:
         return s.native(fn, args, kwargs)
     if fn is from_numpy:
+        warn_of_array(s, given)
         return shared
     if fn is Tensor:
-        return s.native(tensor, (shared, *args[1:]), {**kwargs, "dtype": get_default_dtype()})
+        return s.native(copied, (shared, *args[1:]), {**kwargs, "dtype": get_default_dtype()})
+    if fn is tensor or fn is eager.tensor:
+        fn = copied
     return s.native(fn, (shared, *args[1:]), kwargs)
 
 
@@ -252,11 +256,12 @@ _NEW_TENSOR: Final[Any] = vars(Tensor)["new_tensor"]
 
 @handles(_NEW_TENSOR)
 def _new_tensor(s: Session, like: Tensor, /, *args: Any, **kwargs: Any) -> Any:
-    if args:
-        args = (tensor_of(s, args[0]), *args[1:])
-    elif "data" in kwargs:
-        kwargs["data"] = tensor_of(s, kwargs["data"])
-    return s.native(_NEW_TENSOR, (like, *args), kwargs)
+    given = args[0] if args else kwargs.get("data")
+    data = tensor_of(s, given)
+    if data is given:
+        return s.native(_NEW_TENSOR, (like, *args), kwargs)
+    given = {k: v for k, v in kwargs.items() if k != "data" and v is not None}
+    return s.native(copied, (data,), {"dtype": like.dtype, "device": like.device, **given})
 
 
 # ---- what the host makes of tensors

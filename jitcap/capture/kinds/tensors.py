@@ -18,8 +18,9 @@ import numpy as np
 from eager import dtype as dt
 from eager.aval import Aval, contiguous_strides
 from eager.dataclass import dataclass
-from eager.interop import from_numpy
+from eager.interop import shared
 from eager.named import label_of
+from eager.notice import warn_if_read_only
 from eager.storage import Storage
 from eager.sym import SymNumber
 from eager.tensor import UNREAD, Tensor, wrap
@@ -437,7 +438,7 @@ def _input(array: Any) -> Tensor | None:
         or min(array.strides, default=0) < 0
     ):
         return None
-    return from_numpy(array)
+    return shared(array)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -466,6 +467,13 @@ def tensor_of(s: Session, value: Any) -> Any:
             return value
         known = s.arrays[id(value)] = s.outside.load(made, AsTensor(shadow.origin))
     return known.detach()
+
+
+def warn_of_array(s: Session, value: Any) -> None:
+    """What `from_numpy` says of an array from outside."""
+    shadow = s.outside.shadow(value)
+    if shadow is not None:
+        warn_if_read_only(shadow.real)
 
 
 @of(OutsideArray)
