@@ -222,8 +222,9 @@ erf = unary(
 
 def _erfc_body(m: Any, x: Any) -> Any:
     """1 - erf(x) near 0; elsewhere a series of its own, for there the difference cancels."""
-    size = m.min(m.max(m.abs(x), 1.0), 26.0)
-    tail = m.exp(-size * size) * _horner((size - 3.75) / (size + 3.75), far_coefficients())
+    far = m.max(m.abs(x), 1.0)
+    size = m.min(far, 26.0)
+    tail = m.exp(-far * far) * _horner((size - 3.75) / (size + 3.75), far_coefficients())
     return m.where(m.abs(x) < 1.0, 1.0 - m.erf(x), m.where(x < 0.0, 2.0 - tail, tail))
 
 

@@ -27,6 +27,7 @@ CASES = [
     (lambda x: eager.polygamma(1, x), [[INF, 2.0]], [0.0, 0.64493407]),
     (eager.special.xlog1py, [[INF, 2.0, 0.0, 0.0], [1e-38, 1e-9, -1.0, NAN]],
      [INF, 2e-9, 0.0, NAN]),
+    (lambda x: x.double().erfc(), [[INF, 30.0, -INF, NAN, 3.0]], [0.0, 0.0, 2.0, NAN, 2.2090497e-5]),
     (lambda x: x.lgamma(), [[-1e-37, 1e-37, -0.5, -1.0, -INF]],
      [85.195653, 85.195653, 1.2655121, INF, INF]),
     (eager.special.spherical_bessel_j0, [[INF, -INF, 0.0, NAN]], [0.0, 0.0, 1.0, NAN]),
