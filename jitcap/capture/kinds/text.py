@@ -175,7 +175,9 @@ def astype(array: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 @handles(astype)
-def _astype(s: Session, array: Deferred, dtype: Any = None, *args: Any, **kwargs: Any) -> Deferred:
+def _astype(
+    s: Session, array: Deferred, /, dtype: Any = None, *args: Any, **kwargs: Any
+) -> Deferred:
     """Of a copy with another type of elements."""
     dtype, plain = s.known(dtype), not (args or kwargs)
     found = from_numpy(np.dtype(dtype)) if plain and type(dtype) in (str, type, np.dtype) else None
