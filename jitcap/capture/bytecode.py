@@ -111,6 +111,7 @@ def decode(code: CodeType) -> Bytecode:
                     new.kwnames, kwnames = kwnames, ()
                 out.append(new)
     _resolve(out, at)
+    _part_hidden(code, out)
     handlers = tuple(_handlers(code, at, len(out)))
     return Bytecode(code, tuple(out), handlers)
 
@@ -179,6 +180,15 @@ _FORMATS: Final[dict[str, Callable[[int], tuple[str, Any]]]] = {
     "FORMAT_WITH_SPEC": lambda arg: ("FORMAT_VALUE", (0, True)),
     "CONVERT_VALUE": lambda arg: ("CONVERT_VALUE", arg),
 }
+
+
+def _part_hidden(code: CodeType, out: list[Instruction]) -> None:
+    """From 3.12 on, a comprehension in a class body saves a local of each name that it uses, also
+    of what it reads from the function around the class: that local gets a name of its own."""
+    hidden = {*code.co_varnames} & {*code.co_freevars}
+    for ins in out if hidden else ():
+        if "_FAST" in ins.op and ins.arg in hidden:
+            ins.arg = f".{ins.arg}"
 
 
 def _resolve(out: list[Instruction], at: dict[int, int]) -> None:

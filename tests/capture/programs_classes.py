@@ -155,3 +155,15 @@ def a_missing_attribute_tells_whose_it_is():
         except AttributeError as error:
             found.append((error.name, error.obj is plain))
     return found
+
+
+@case()
+def comprehensions_of_class_bodies_read_what_is_around_the_class():
+    x, scale = 3, 10
+
+    class A:
+        x = 1
+        y = [x * scale for _ in range(2)]
+        z = {k: [x + k for _ in "ab"] for k in (x, 2)}
+
+    return A.x, A.y, A.z
