@@ -234,6 +234,6 @@ class Outside:
     def key_of(self, key: Any) -> tuple[Any, Origin | None]:
         """The real dictionary key that `key` stands for, and its origin if it is not a constant."""
         shadow = self.by_twin.get(id(key))
-        if shadow is None or shadow.real is shadow.twin:
+        if shadow is None or self.is_fixed(key):
             return key, None
         return shadow.real, shadow.origin

@@ -209,6 +209,17 @@ def reduce_ex(obj: Any, protocol: int) -> Any:
     return (*make, obj.__getstate__(), items, pairs)
 
 
+def count_of(a: Iterable[Any], b: Any, /) -> int:
+    return sum_(1 for x in a if x is b or x == b)
+
+
+def index_of(a: Iterable[Any], b: Any, /) -> int:
+    for i, x in enumerate(a):
+        if x is b or x == b:
+            return i
+    raise ValueError("sequence.index(x): x not in sequence")
+
+
 # Control flow, where there is no kernel of it.
 
 

@@ -255,7 +255,7 @@ class Session:
         for value in values:
             self.ties.compared(value)
             self.refuse_key(value)
-            self.tells_apart(value)
+            self.tells_apart(value, equals=True)
 
     def entering(self, values: Iterable[Any]) -> None:
         """These become members of a set, inside. Raises Break where its order will be seen, which
@@ -370,8 +370,8 @@ _ANSWERING: Final = frozenset(map(id, (dict, list, tuple, str, int, float, type(
 
 
 def hashes_identity(value: Any) -> bool:
-    hashed: Any = type(value).__hash__
-    return hashed is object.__hash__
+    cls: Any = type(value)
+    return cls.__hash__ is object.__hash__ or (not cls.__hash__ and cls.__eq__ is object.__eq__)
 
 
 HOLDING: Final[tuple[Any, ...]] = (

@@ -43,6 +43,7 @@ from jitcap.capture.kinds.base import (
     of,
     parts_of,
 )
+from jitcap.capture.kinds.dict_views import in_view, looks_up
 from jitcap.capture.kinds.refusing import Identity, Refusing
 from jitcap.capture.kinds.text import (
     VIEWS,
@@ -131,6 +132,8 @@ class NativeKind(Kind):
         if type(obj) is _VALUES_VIEW or hasattr(type(obj), "__next__"):
             found = s.iter(obj)
             return any(s.same(v, item) or s.truth(s.compare("==", v, item)) for v in found)
+        if looks_up(obj, item):
+            return in_view(s, obj, item)
         if kind_of(item).contains_values:
             s.settle(item)
         s.tells_apart((obj, item), equals=True)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, Final
 
+import numpy as np
+
 from eager.op import Op
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import (
@@ -48,6 +50,7 @@ SPECIAL: Final = _TEXT | _OPERATORS | _KEYS | _NUMBERS | {
     "call round trunc floor ceil enter exit fspath array missing getattr".split()
 }  # fmt: skip
 _UNASKED: Final = frozenset({"__call__", "__getattr__", "__missing__"})
+_MAY_BE_NAN: Final = (float, complex, np.inexact, np.datetime64, np.timedelta64)
 _VALUES: Final = (int, float, complex, str, bytes, dt.date, dt.time, dt.timedelta)
 _SEQUENCES: Final = (list, tuple, collections.deque)
 _MAPPINGS: Final = (dict, collections.OrderedDict, collections.defaultdict)
@@ -192,6 +195,7 @@ def lend(s: Session, value: Any, text: bool = False) -> Any:
         return value
     cls = type(value)
     if cls is not slice and _stood_in(s, cls, text):
+        s.identified(value)  # native code compares what is not the very same object
         return stand_in(s, value)
     return _mirror(s, value, cls, text)
 
@@ -294,11 +298,14 @@ def same_parts(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 
 def refuse_key(s: Session, key: Any) -> None:
-    """Keys and members of sets are hashed and compared by native code: not by the program's."""
-    if type(key) is tuple:
-        for part in key:
+    """Keys and members of sets are hashed and compared by native code: not by the program's, and
+    not by being the very number that was put in."""
+    if issubclass(type(key), tuple | frozenset):
+        for part in parts_of(key):
             refuse_key(s, part)
     if not kind_of(key).python:
+        if issubclass(type(key), _MAY_BE_NAN) and key != key:
+            raise Break("data dependent", "a number that does not equal itself is a key")
         return
     if any(is_own(s, key, name) for name in _KEYS):
         what = f"a {type(key).__qualname__}, which hashes and compares itself, is a key"
