@@ -252,8 +252,11 @@ def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
     """`object.__setattr__(obj, name, value)`; of MISSING `object.__delattr__(obj, name)`."""
     cls, raw = type(obj), class_raw(s, type(obj), name)
     given = () if value is MISSING else (value,)
-    if (write := s.special(raw, "__set__" if given else "__delete__")) is not None:
+    way, other = ("__set__", "__delete__") if given else ("__delete__", "__set__")
+    if (write := s.special(raw, way)) is not None:
         s.call(write, (raw, obj, *given), {})
+    elif s.special(raw, other) is not None:  # then a class of C has the slot of both
+        raise AttributeError(way)
     elif isinstance(raw, property):
         fn = raw.fset if given else raw.fdel
         if fn is None:

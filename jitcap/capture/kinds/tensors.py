@@ -27,7 +27,7 @@ from eager.tensor import UNREAD, Tensor, wrap
 from eager.traced import Traced, TracedStorage
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import KINDS, MISSING, Args, Kwargs, Session, defines, of
-from jitcap.capture.kinds.classes import bind, class_raw
+from jitcap.capture.kinds.classes import bind, class_raw, is_data
 from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
 from jitcap.capture.kinds.counted import rows_of_data, sized_iterator
 from jitcap.capture.kinds.numbered import may_stand
@@ -235,7 +235,7 @@ class TensorKind(NativeKind):
         if name == "_base" and obj._view is not None and s.outside.shadow(obj._view.base):
             raise Break("data dependent", f".{name} of a view of a tensor from outside")
         raw = _user_member(s, type(obj), name)
-        if raw is not MISSING:
+        if raw is not MISSING and (name not in obj.__dict__ or is_data(s, raw)):
             return bind(s, raw, obj, type(obj))
         if name == "_version" and id(obj._storage) in s.counts:
             rows = s.counts[id(obj._storage)]
