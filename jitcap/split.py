@@ -100,6 +100,7 @@ class Splitter:
         self._lock = rlock()
         self._unfinished = 0
         self._again = False  # whether the capture that is under way was refused before
+        self._raises = False  # whether it ends where the program raises
         self._reported: set[tuple[str, Any]] = set()
         self._last: Record | None = None  # split
         self._deep: dict[CodeType, Record] = {}  # what calls itself too deep, and runs plainly
@@ -266,7 +267,8 @@ class Splitter:
             what = f"the compiler failed: {type(fault).__name__}: {fault}"
             point.limit = Record("internal", what, _place(frame))
             return None
-        point.versions = [version, *point.versions[: VERSIONS - 1]]
+        kept = point.versions[: VERSIONS - 1]  # one that ends where a call raised may fit any call
+        point.versions = [*kept, version] if self._raises else [version, *kept]
         return version
 
     def _symbolic(
@@ -283,10 +285,11 @@ class Splitter:
 
     def _capture(self, frame: Frame, varying: frozenset[str]) -> Captured | None:
         """As far as it goes: to the return, or to the first instruction that cannot be captured."""
-        unsafe = frozenset(self._unsafe)
+        unsafe, self._raises = frozenset(self._unsafe), False
         try:
             return capture_segment(frame, None, varying, unsafe)[0]
         except Break as refusal:
+            self._raises = refusal.kind == "exception"
             self._note(refusal, frame)
             if refusal.done <= 0:
                 return None

@@ -433,3 +433,28 @@ def test_memory_becomes_a_constant_behind_a_split():
         assert str(compiled(one, x)) == str(step(other, x))
         assert str([*one.parameters()]) == str([*other.parameters()])
     assert compiled.stats.fallbacks == 0
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
+def test_a_call_that_raises_leaves_the_versions_of_others():
+    def picks(x, n):
+        y = x * 2
+        graph_break()
+        return y + {1: 2}[n]
+
+    def refuses(x, n):
+        y = x * 2
+        graph_break()
+        if n < 0:
+            raise ValueError("negative")
+        return y * 3
+
+    for program, bad in ((picks, 5), (refuses, -1)):
+        step = jit(program, backend="eager")
+        step(eager.ones(3), 1)
+        for _ in range(3):
+            with pytest.raises((KeyError, ValueError)):
+                step(eager.ones(3), bad)
+            known = step.stats.compiles
+            assert step(eager.ones(3), 1).tolist() == program(eager.ones(3), 1).tolist()
+            assert step.stats.compiles == known

@@ -1,4 +1,4 @@
-"""Capture: containers made by a call, and two ways to ask one. `dict`, `reversed` -> handler.
+"""Capture: containers made by a call, and some ways to ask one. `dict`, `reversed` -> handler.
 
 Registered beside those of `objects.py`, for the same table. Native code would be lent the
 instances among the values of a dictionary, which it only stores.
@@ -63,6 +63,16 @@ def _reversed(s: Session, obj: Any) -> Any:
         return SizedIterator(obj, backwards=True)
     s.settle(obj)
     return reversed(obj)
+
+
+@handles(operator.countOf)
+def _count_of(s: Session, values: Any, value: Any, /) -> Any:
+    return s.call(polyfills.count_of, (values, value), {})
+
+
+@handles(operator.indexOf)
+def _index_of(s: Session, values: Any, value: Any, /) -> Any:
+    return s.call(polyfills.index_of, (values, value), {})
 
 
 @handles(operator.length_hint)

@@ -195,7 +195,6 @@ _WRITTEN: Final[dict[Any, Any]] = {
     **{getattr(itertools, name): getattr(polyfills, name) for name in _LAZY.split()},
     functools.reduce: polyfills.reduce,
     collections._count_elements: polyfills.count_elements,  # type: ignore[attr-defined]
-    operator.countOf: polyfills.count_of, operator.indexOf: polyfills.index_of,
 }  # fmt: skip
 
 

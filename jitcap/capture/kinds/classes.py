@@ -360,6 +360,8 @@ class ClassKind(StaticKind):
     def call(self, s: Session, fn: type, args: Args, kwargs: Kwargs) -> Any:
         if fn.__module__.partition(".")[0] in HOST_MODULES:
             raise Break("unknown call", f"{fn.__module__}.{fn.__qualname__}() is called")
+        if fn is frozenset and len(args) == 1 and type(args[0]) is frozenset:
+            return args[0]
         if fn in (set, frozenset) and len(args) == 1:
             args = (list(s.iter(args[0])),)
             s.entering(args[0])

@@ -235,8 +235,12 @@ class TensorKind(NativeKind):
         if name == "_base" and obj._view is not None and s.outside.shadow(obj._view.base):
             raise Break("data dependent", f".{name} of a view of a tensor from outside")
         raw = _user_member(s, type(obj), name)
-        if raw is not MISSING and (name not in obj.__dict__ or is_data(s, raw)):
-            return bind(s, raw, obj, type(obj))
+        if raw is not MISSING:
+            data = is_data(s, raw)
+            if data or name not in obj.__dict__:
+                if isinstance(shadow, TensorShadow) and not data:
+                    s.guard(Absent, DictOf(shadow.origin), name)
+                return bind(s, raw, obj, type(obj))
         if name == "_version" and id(obj._storage) in s.counts:
             rows = s.counts[id(obj._storage)]
             return sum((count - most for _, most, count in rows), obj._version)
