@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from eager import dtype as dt
-from eager import polynomial, symint
+from eager import symint
 from eager.dataclass import dataclass
 from eager.dtype import DType
 
@@ -119,12 +119,16 @@ def _raise_category(result: DType, higher: DType) -> DType:
 
 def same(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     """Whether two shapes are sure to be equal. Asks for no guard: `a == b` does, of symbols."""
-    if a is b or not polynomial.met:
-        return a == b
-    return len(a) == len(b) and all(
-        x == y if type(x) is type(y) is int else symint.known_eq(x, y) is True
-        for x, y in zip(a, b, strict=True)
-    )
+    if a is b:
+        return True
+    if len(a) != len(b):
+        return False
+    for x, y in zip(a, b, strict=True):  # most are the same small int
+        if x is not y and (
+            x != y if type(x) is type(y) is int else symint.known_eq(x, y) is not True
+        ):
+            return False
+    return True
 
 
 def same_aval(a: Aval, b: Aval) -> bool:

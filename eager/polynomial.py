@@ -11,33 +11,47 @@ import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Final, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar, cast
 
 from eager.dataclass import dataclass
 from eager.tracebacks import trim
 
-P = ParamSpec("P")
 T = TypeVar("T")
 Bound: TypeAlias = "int | float"  # an int, or an infinity
 
 
-met = False  # whether there has been a symbol
+_KEPT: Final = 4096  # answers of one function
+_UNKNOWN: Final = object()
 
 
-def remembered(fn: Callable[P, T]) -> Callable[P, T]:
-    """Keep the answers about sizes, which layers ask again, until there has been a symbol: from
-    then on equal ones may ask for a guard."""
-    kept = functools.lru_cache(maxsize=4096)(fn)
+def remembered(fn: Callable[..., T]) -> Callable[..., T]:
+    """Keep the answers about sizes, which layers ask again; not those about symbols, which may ask
+    for a guard. (Nor does looking them up: no key holds one.)"""
+    kept: dict[tuple[Any, ...], T] = {}
 
     @functools.wraps(fn)
-    def ask(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return fn(*args, **kwargs) if met else kept(*args, **kwargs)  # type: ignore[arg-type]
-        except Exception as error:
-            trim(error)
-            raise
+    def ask(*args: Any) -> T:
+        found: Any = kept.get(args, _UNKNOWN)
+        if found is _UNKNOWN:
+            try:
+                found = fn(*args)
+            except Exception as error:
+                trim(error)
+                raise
+            if not _has_symbol(args):
+                if len(kept) >= _KEPT:
+                    kept.clear()
+                kept[args] = found
+        return cast("T", found)
 
     return ask
+
+
+def _has_symbol(value: Any) -> bool:
+    """Whether a size, a shape, what has one or a tuple of these is a symbol, or has one."""
+    if type(value) is tuple:
+        return any(map(_has_symbol, value))
+    return isinstance(value, SymInt) or _has_symbol(getattr(value, "shape", ()))
 
 
 class Scope:
@@ -55,8 +69,6 @@ class Scope:
     ) -> SymInt:
         """A new symbol, known to lie in [lo, hi]; `hint` is its value now, or (`of_data`) one that
         it may have: data decide it, while the program runs."""
-        global met
-        met = True
         made = self.symbols[name] = Symbol(self, name, hint, lo, hi, of_data)
         return SymInt((((made,), 1),))
 

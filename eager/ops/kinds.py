@@ -86,16 +86,11 @@ class Pointwise(Op):
         return common
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
-        if not polynomial.met:  # layers ask the same
-            return self._abstract_of(avals, dt.get_default_dtype())
-        return self._abstract(avals)
+        return self._abstract(avals, dt.get_default_dtype())
 
-    @functools.lru_cache(maxsize=4096)  # noqa: B019 - ops are never dropped
-    def _abstract_of(self, avals: tuple[Aval, ...], default: DType) -> tuple[Aval, ...]:
+    @polynomial.remembered
+    def _abstract(self, avals: tuple[Aval, ...], default: DType) -> tuple[Aval, ...]:
         """The same, which depends on the default dtype."""
-        return self._abstract(avals)
-
-    def _abstract(self, avals: tuple[Aval, ...]) -> tuple[Aval, ...]:
         try:
             shape = broadcast_shapes(*(a.shape for a in avals))
         except RuntimeError as error:

@@ -6,6 +6,10 @@ import random
 
 import pytest
 
+import eager
+from eager.aval import Aval
+from eager.op import REGISTRY
+from eager.polynomial import Scope, remembered
 from eager.symint import Fixing, SymInt, bounds, evaluate, known_eq, known_le, known_lt
 from jitcap.symbols import Sizes, holds
 
@@ -250,3 +254,23 @@ def test_products_of_halves_are_positive():
     h, w = scope.symbol("h", 8), scope.symbol("w", 9)
     assert known_lt(0, 4 * (h // 2) * w)
     assert known_lt(0, 4 * (h // 2) * (w // 2))
+
+
+def test_answers_about_known_sizes_are_kept_whatever_varies():
+    asked = []
+
+    @remembered
+    def rule(shape, aval, n):
+        asked.append((shape, aval, n))
+        return shape, aval.shape, n
+
+    symbol = Scope().symbol("s0", 5)
+    known, open_ = Aval((2, 3), eager.float32), Aval((symbol, 3), eager.float32)
+    for _ in range(2):
+        assert rule((2, 3), known, 1) == ((2, 3), (2, 3), 1)
+        rule((symbol, 3), known, 1)
+        rule((2, 3), open_, 1)
+        rule((2, 3), known, symbol)
+    assert len(asked) == 1 + 3 * 2
+    broadcast = REGISTRY["add"].abstract
+    assert broadcast((known, known), {}) is broadcast((known, known), {})
