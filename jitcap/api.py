@@ -17,8 +17,10 @@ from types import MethodType
 from typing import Any, Final
 
 from codegen import CheckFailed
+from codegen.targets.cpp.runtime import arena
 from eager import compiler
 from eager.dispatch import current_tracer
+from eager.memory import POOL
 from eager.tape import mode
 from eager.tracebacks import trim
 from jitcap.by_dispatch.capture import everything
@@ -222,7 +224,10 @@ def stance(name: str) -> Iterator[None]:
 
 
 def reset() -> None:
-    """Forget everything compiled in this process, and what was announced."""
+    """Forget everything compiled in this process, and what was announced. Memory goes back to the
+    system: code that nothing uses any more, this thread's temporaries, free blocks of tensors."""
     for jitted in list(_all):
         jitted.reset()
+    arena.renew()
+    POOL.clear()
     forget_announcements()

@@ -71,3 +71,8 @@ _arenas = _ThreadArena()
 def arena() -> Arena:
     """The calling thread's arena."""
     return _arenas.arena
+
+
+def renew() -> None:
+    """The calling thread gets a new arena; the old one goes with the last that runs on it."""
+    _arenas.arena = Arena()

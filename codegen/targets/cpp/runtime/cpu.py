@@ -6,10 +6,12 @@ run = load(path).runner("entry", signature)         # run(inputs: list) -> list 
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import functools
 import operator
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -94,12 +96,14 @@ def _offset_of(objects: Sequence[Any], pointers: Sequence[int]) -> int | None:
 
 
 class Module:
-    """A loaded shared object of compiled kernels."""
+    """A loaded shared object of compiled kernels; unloaded when nothing refers to it any more. Who
+    calls it does, and the team's members are back in code of their own when a call ends."""
 
     def __init__(self, path: Path) -> None:
         self.api = support.api()
         self.path = path
         self.library = ctypes.PyDLL(str(path))  # keeps the GIL: jitcap_call releases it if it pays
+        weakref.finalize(self, _ctypes.dlclose, self.library._handle).atexit = False
         self.library.jitcap_init(ctypes.byref(self.api))
         support.provide_team()
         for symbol, (ctype, field) in support.USES_PRODUCT.items():
