@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from eager.autograd import mode
 from eager.dataclass import dataclass
 from eager.device import default as default_place
-from eager.device.array import DeviceArray
 from eager.sym import SymNumber
 from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
@@ -164,7 +163,7 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
 
 def _guard_writable(session: Session) -> None:
     """Guard that what was written can be, and what could not be still cannot."""
-    on_host = [s for s in tensors_of(session) if type(s.real._array) is not DeviceArray]
+    on_host = [s for s in tensors_of(session) if s.is_on_host()]
     written = [s.origin for s in on_host if s.memory.generation]
     if written:
         session.guard(Writable, written[0], tuple(written[1:]))

@@ -18,6 +18,7 @@ import numpy as np
 from eager import dtype as dt
 from eager.aval import Aval, contiguous_strides
 from eager.dataclass import dataclass
+from eager.device.array import DeviceArray
 from eager.interop import shared
 from eager.named import label_of
 from eager.notice import warn_if_read_only
@@ -85,6 +86,9 @@ class TensorShadow(Shadow):
     def place(self) -> Any:
         """The memory that it lies in."""
         return self.real._memory()[0]
+
+    def is_on_host(self) -> bool:
+        return type(self.real._array) is not DeviceArray
 
     def storage(self) -> int:
         return id(self.real._storage)
