@@ -202,7 +202,7 @@ def test_lines_of_ours_are_still_read_in_tracebacks():
         later().close()
         raise KeyError(x)
 
-    with pytest.raises(KeyError) as raised:
+    with pytest.raises(KeyError) as raised, config(traceback="full"):
         jit(fn, backend="eager")(1)
     text = "".join(traceback.format_exception(raised.value))
     assert "return fn(*args, **kwargs)" in text

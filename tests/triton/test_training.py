@@ -1,6 +1,7 @@
 """Whole training steps under @jit with backend="triton", on a simulated GPU."""
 
 import sys
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ pytest.importorskip("triton.language")
 import codegen
 import eager
 from codegen.ir.schema import Call, Program, Value
+from codegen.targets.triton.runtime import build
+from codegen.targets.triton.runtime.kernel import _compiler, target_of
 from eager import nn
 from eager.aval import Aval
 from eager.config import config
@@ -136,9 +139,19 @@ def test_without_a_device_it_says_how_to_run_all_the_same():
 def test_without_triton_it_says_what_to_install(monkeypatch):
     x, y = Value(0, Aval((4,), eager.float32)), Value(1, Aval((4,), eager.float32))
     program = Program((x,), (Call(REGISTRY["cosh"], (x,), {}, (y,)),), (y,))
+    with config(device="sim"):
+        ready = codegen.compile(program, codegen.Target("triton"))
     for name in [n for n in sys.modules if n.split(".")[0] == "triton"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "codegen.targets.triton.runtime.interpreter", raising=False)
-    simulated = pytest.raises(codegen.Unsupported, match=r"pip install 'jitcap\[gpu\]'")
-    with config(device="sim"), simulated:
-        codegen.compile(program, codegen.Target("triton"))
+    monkeypatch.setattr(build, "_modules", {})
+    monkeypatch.setattr(metadata, "version", lambda name: metadata.distribution("no " + name))
+    simulated = r"a simulated GPU need the package triton: pip install 'jitcap\[sim\]'"
+    with config(device="sim"):
+        with pytest.raises(codegen.Unsupported, match=simulated):
+            codegen.compile(program, codegen.Target("triton"))
+        with pytest.raises(ModuleNotFoundError, match=simulated):
+            eager.ones(3, device="cuda").tolist()
+    _compiler.cache_clear()
+    with pytest.raises(ModuleNotFoundError, match=r"a GPU need .* pip install 'jitcap\[gpu\]'"):
+        ready.run.kernels[0].compiled(target_of(9, 0))

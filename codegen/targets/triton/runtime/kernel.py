@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import pkgutil
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from typing import Any, Final
 
@@ -58,19 +58,13 @@ class TritonKernel:
         """Do now what its first launch needs. ModuleNotFoundError where that is triton, and it is
         not installed."""
         if device.is_simulated:
-            self._function()
+            self._function("sim")
         else:
             self.compiled(target_of(device.major, device.minor))
 
-    def _function(self) -> Any:
-        try:
+    def _function(self, extra: str = "gpu") -> Any:
+        with _needing(extra):
             return getattr(build.load_kernels(self.source), self.symbol)
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"kernels for a device need the package {error.name}: pip install 'jitcap[gpu]', "
-                "or 'jitcap[sim]' for a simulated one",
-                name=error.name,
-            ) from error
 
     # ---- on a device
     def binary(
@@ -158,11 +152,13 @@ class TritonKernel:
             for x, kind in zip(arguments[: self.own], self._types, strict=True)
         ]
         tables = self.tables([x.ctypes.data for x in behind])
-        _interpreter().interpret(self._function(), grid[:1], *tables, *given, reachable=behind)
+        function = self._function("sim")
+        _interpreter().interpret(function, grid[:1], *tables, *given, reachable=behind)
 
     def together(self) -> AbstractContextManager[None]:
         """Where many are simulated, cheaper."""
-        scope: AbstractContextManager[None] = _interpreter().interpreting()
+        with _needing("sim"):
+            scope: AbstractContextManager[None] = _interpreter().interpreting()
         return scope
 
 
@@ -191,6 +187,20 @@ def target_of(major: int, minor: int) -> Platform:
     return ("cuda", 10 * major + minor, 32)
 
 
+@contextmanager
+def _needing(extra: str) -> Iterator[None]:
+    """Where triton is missing, say which extra of ours brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        kind = {"gpu": "a GPU", "sim": "a simulated GPU"}[extra]
+        package = (error.name or "triton").partition(".")[0]
+        raise ModuleNotFoundError(
+            f"kernels for {kind} need the package {package}: pip install 'jitcap[{extra}]'",
+            name=package,
+        ) from error
+
+
 def _interpreter() -> Any:
     """The module `interpreter`, which imports triton."""
     return import_module("codegen.targets.triton.runtime.interpreter")
@@ -201,4 +211,5 @@ def _compiler() -> tuple[str, str]:
     """Triton's version, and the device functions that kernels call: part of what they mean."""
     metadata = import_module("importlib.metadata")  # slow to import
     prelude = pkgutil.get_data(__name__, "prelude.py") or b""
-    return metadata.version("triton"), prelude.decode()
+    with _needing("gpu"):
+        return metadata.version("triton"), prelude.decode()
