@@ -310,6 +310,7 @@ globals().update(
 )
 
 globals().update(_FOREACH)
+globals().update({each.__name__: each for each in legacy.LEGACY_CONSTRUCTORS})
 
 # Functions of eager.nn.functional that PyTorch has here too.
 _ALSO_HERE = (

@@ -31,18 +31,25 @@ def new(self: Tensor, *args: Any) -> Tensor:
     return copied(args[0], dtype=self.dtype, device=self.device)
 
 
+class _TypedTensor(type):
+    """The class of `FloatTensor` and its like: a tensor is an instance of what has its dtype."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        fits = isinstance(instance, Tensor) and instance.dtype is LEGACY[cls.__name__]
+        return fits and instance.device.type == "cpu"
+
+
 def _legacy_constructor(name: str, dtype: DType) -> Any:
-    def make(*args: Any) -> Tensor:
-        """Legacy constructor: `Tensor(...)` of the type that its name says. TypeError for a number
-        that is no size."""
+    def make(cls: Any, *args: Any) -> Tensor:
         if _is_size(args):
             return to(Tensor(*args), dtype)
         if isinstance(args[0], float):
             raise TypeError(f"{name}(): data must be a sequence (got float)")
         return copied(args[0], dtype=dtype)
 
-    make.__name__ = make.__qualname__ = name
-    return public(name, method=False)(make)
+    doc = f"""Legacy constructor: `Tensor(...)` of {dtype}. TypeError for a number that is no size.
+    A tensor of that dtype on the host is an instance of it."""
+    return _TypedTensor(name, (), {"__new__": make, "__doc__": doc, "__module__": "eager"})
 
 
 LEGACY_CONSTRUCTORS = [_legacy_constructor(*each) for each in LEGACY.items()]

@@ -268,9 +268,18 @@ def _mish_grad(g: Tensor, x: Tensor, t: Tensor) -> Tensor:
 softsign = functional(
     "softsign",
     lambda m, x: x / (1.0 + m.abs(x)),
-    lambda g, x: (g / (1 + x.abs()).square(),),
+    lambda g, x: (_softsign_grad(g, x, 1 + x.abs()),),
     ints="float",
 )
+
+
+def _softsign_grad(g: Tensor, x: Tensor, size: Tensor) -> Tensor:
+    if not x.dtype.is_complex:
+        return g / size.square()
+    # Only along x does |x| grow, so only there does dividing by it slow the result's growth.
+    return g / size - x.sgn().conj() * (g * x).real / size.square()
+
+
 tanhshrink = functional(
     "tanhshrink",
     lambda m, x: x - m.tanh(x),

@@ -183,6 +183,7 @@ COMPLEX = {
     "moves": lambda m, z, w: (m.cat([w, z[None]]), m.where(z.real > 0, z, w), w.flip(0).t()),
     "mixed with reals": lambda m, z, w: m.complex(z.real, 2 * z.real.exp()) * w.real,
     "statistics": lambda m, z, w: (w.var(0), w.std(), w.norm(), w.norm(3, 1), w.mean(1)),
+    "activations": lambda m, z, w: (m.nn.functional.softsign(z), m.nn.functional.tanhshrink(w)),
     "shared places": lambda m, z, w: tuple(
         z.detach().scatter_reduce(0, m.tensor([0, 0]), z.detach()[:2], how, include_self=own)
         for how in ("sum", "mean", "prod")

@@ -579,6 +579,8 @@ def test_constructors_of_former_times_keep_values():
     with pytest.raises(TypeError, match="must be a sequence"):
         eager.FloatTensor(3.0)
     x = eager.ones(2, dtype=eager.int32)
+    assert isinstance(x, eager.IntTensor) and x.type(eager.LongTensor).dtype is eager.int64
+    assert not isinstance(x, eager.LongTensor) and not isinstance(2, eager.IntTensor)
     assert x.new([1, 2]).tolist() == [1, 2] and x.new(x.detach()).tolist() == [1, 1]
     assert [tuple(x.new(*given).shape) for given in ((), (2, 3), (x.shape,))] == [
         (0,),

@@ -538,6 +538,21 @@ def legacy_constructors():
 
 
 @case("numbers")
+def legacy_constructors_as_classes():
+    """A tensor is an instance of what has its dtype."""
+
+    def step(x, other):
+        if isinstance(x, eager.LongTensor):
+            x = x.float() * 2
+        if isinstance(x, eager.FloatTensor | eager.DoubleTensor):
+            x = x * 3
+        return x, isinstance(x.sum(), eager.DoubleTensor), isinstance(other, eager.FloatTensor)
+
+    x = eager.ones(2)
+    return Program(step, [(x, 3), (x.double(), x), (x.long(), None), (x.bool(), eager.nn.Parameter(x))])
+
+
+@case("numbers")
 def a_method_of_a_number_behind_a_split():
     def step(x, n):
         bits, add = n.bit_length, n.__add__
