@@ -36,8 +36,9 @@ def tell(text: str, category: type[Warning]) -> None:
     frame, _ = _user_frame()
     place, module = (frame.f_code.co_filename, frame.f_lineno), frame.f_globals.get("__name__")
     message = category(text)
+    module = module if type(module) is str else "<string>"  # nothing is shown of None
     try:  # without a registry, which would be a name in the user's module
-        warnings.warn_explicit(message, category, *place, module if type(module) is str else None)
+        warnings.warn_explicit(message, category, *place, module)
     except Exception:  # noqa: BLE001 - of a filter, or of what the program shows them by
         not_raised(message, place)
 

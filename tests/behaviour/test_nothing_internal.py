@@ -2,10 +2,13 @@
 
 import abc
 import collections
+import copy
 import functools
+import struct
 import types
 import urllib.parse
 
+import numpy as np
 import pytest
 
 import eager
@@ -146,6 +149,17 @@ def looked_up_in_a_cache_of_the_library(x):
         return urllib.parse.urlsplit([], ValueError)
     except TypeError:
         return x + 1
+
+
+@program
+def tensors_are_packed(x):
+    packed = struct.Struct("<f").pack(x[0])
+    return struct.pack(">d", x.sum()), packed, struct.pack("<i", 3), struct.Struct("b").pack(1)
+
+
+@program
+def an_array_made_inside_is_copied(x):
+    return copy.deepcopy(x.numpy() * 2).tolist(), copy.deepcopy(np.ones(2))[0] + x
 
 
 def shown(value):

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import eager
+from eager import notice
+from eager.notice import IgnoredOptionWarning
 from jitcap import jit
 
 SGD = "o = optim.SGD([T.ones(1, requires_grad=True)], lr=0.1); "
@@ -94,22 +96,47 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("program", "category"), CASES)
-@pytest.mark.parametrize("compiled", [False, True])
-def test_what_is_warned_of(program, category, compiled):
+def defined(program, compiled):
+    """The program as a function of a file of its own, and its last line but one: (file, number)."""
     file, lines = f"<{program}>", ["def f():", *program.split("; "), "return T.ones(1)"]
     text = "\n    ".join(lines)
     linecache.cache[file] = len(text), None, text.splitlines(True), file
     scope = {"T": eager, "nn": eager.nn, "F": eager.nn.functional, "optim": eager.optim, "np": np}
     exec(compile(text, file, "exec"), scope)
-    f = jit(scope["f"], backend="eager") if compiled else scope["f"]
+    return jit(scope["f"], backend="eager") if compiled else scope["f"], (file, len(lines) - 1)
+
+
+@pytest.mark.parametrize(("program", "category"), CASES)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_is_warned_of(program, category, compiled):
+    f, line = defined(program, compiled)
     for _ in range(2):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             f()
         assert [w.category for w in said] == [category] * (category is not None)
-        assert all((w.filename, w.lineno) == (file, len(lines) - 1) for w in said)
+        assert all((w.filename, w.lineno) == line for w in said)
     assert not compiled or (f.stats.splits, f.stats.fallbacks) == (0, 0)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "F.gumbel_softmax(T.zeros(3), eps=1e-3)",
+        "T.autograd.Variable(T.ones(2), volatile=True)",
+        "T.gather(T.ones(2), 0, T.tensor([0]), sparse_grad=True)",
+        "T.ones(2, pin_memory=True)",
+    ],
+)
+def test_ignored_options_are_told_of_once(program, compiled, monkeypatch):
+    monkeypatch.setattr(notice, "_said", set())
+    f, line = defined(program, compiled)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("default")
+        f(), f()
+    assert [w.category for w in said] == [IgnoredOptionWarning]
+    assert compiled or (said[0].filename, said[0].lineno) == line  # else the line of the call
 
 
 def test_a_warning_may_be_an_error():

@@ -9,6 +9,7 @@ import json
 import math
 import operator
 import re
+import struct
 from types import BuiltinFunctionType, MethodType, MethodWrapperType
 from typing import Any, Final
 
@@ -164,6 +165,19 @@ def _ascii(s: Session, value: Any, /) -> Any:
 )  # fmt: skip
 def _pure(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     return s.pure(fn, args, kwargs)
+
+
+@handles_each(struct.pack, struct.pack_into)
+def _pack(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if any(isinstance(a, Tensor) for a in args):  # it hides what their `__float__` raises
+        raise Break("data dependent", f"{fn.__name__}() of a tensor")
+    return s.pure(fn, args, kwargs)
+
+
+for _name in ("pack", "pack_into"):
+    HANDLERS[struct.Struct, _name] = lambda s, owner, /, *args, _name=_name, **kwargs: _pack(
+        s, getattr(owner, _name), *args, **kwargs
+    )
 
 
 @handles(json.loads)
