@@ -8,6 +8,8 @@ from eager import nn
 from jitcap import config, export, jit
 from jitcap.kept import versions
 
+pytestmark = pytest.mark.filterwarnings("ignore:from_numpy. the array is not writable")
+
 
 def flagged(values):
     values.setflags(write=False)

@@ -299,6 +299,7 @@ def test_an_error_that_is_caught():
     same(build, [(eager.ones(2),), (eager.ones(2),)])
 
 
+@pytest.mark.filterwarnings("ignore:from_numpy. the array is not writable")
 def test_memory_that_is_read_only():
     step = jit(lambda t: t.add_(1), backend="python")
     step(eager.ones(4))
