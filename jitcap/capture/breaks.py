@@ -285,7 +285,10 @@ class Break(Exception):
 
     def record(self) -> Record:
         place, because, cause = self.place or Place(), self.because, self.__cause__
-        while because is None and cause is not None:  # what one way of a branch refused
+        seen = {id(self)}  # one may be raised from what was raised from it
+        while because is None and cause is not None and id(cause) not in seen:
+            seen.add(id(cause))
+            # What one way of a branch refused.
             found = cause.place if isinstance(cause, Break) else None
             because, cause = found if found != place else None, cause.__cause__
         return Record(self.kind, self.what, place, self.__jitcap_callee__[0], because)

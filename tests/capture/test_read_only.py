@@ -90,6 +90,7 @@ def test_no_way_writes_what_is_read_only(kind, tmp_path):
         assert step.stats.compiles == 1 + (way is in_a_branch)  # a way that would raise
 
 
+@pytest.mark.filterwarnings("ignore:@jit")  # whose warning may be an error
 def test_arrays_of_the_program():
     step = jit(lambda a: eager.from_numpy(a).add_(1), backend="python")
     for array in (values(), flagged(values())):
