@@ -36,7 +36,7 @@ NOT_READ = {
     "flops": "of a launch: only a device that models time needs it",
     "kwargs value": "one signature for all",
     "foreach vectorize strategy outer_jacobian_strategy compute_mode chunk_size": "how, not what",
-    "cache_enabled enable_nested_tensor mask_check set_priority": "how, not what",
+    "cache_enabled enable_nested_tensor mask_check set_priority use_strict_trace": "how, not what",
     "stable sorted": "always",
     "non_blocking": "of copies from and to a GPU, as in PyTorch on a CPU",
     "check_available device map_location output_device check_device process_group": "there is one",

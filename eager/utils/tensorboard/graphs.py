@@ -47,7 +47,7 @@ class _Scopes:
         self.claim(args)
         self.running.append(self.names.get(module, self.running[-1]))
 
-    def leave(self, module: Module, args: Any, out: Any) -> None:
+    def leave(self, _: Module, args: Any, out: Any) -> None:
         self.claim(out)
         self.running.pop()
 
