@@ -124,6 +124,7 @@ _TABLE: Final = (
     Intrinsic("shl", 2, np.left_shift),
     Intrinsic("shr", 2, np.right_shift),
     Intrinsic("is_nan", 1, np.isnan, "bool"),
+    Intrinsic("sign_bit", 1, np.signbit, "bool"),  # also of -0.0, and of a NaN that has it
     Intrinsic("where", 3, _where),  # where(bool, a, b); a and b of one type, which is the result's
 )
 

@@ -407,9 +407,8 @@ heaviside = binary(HEAVISIDE, tensors="both", samples=s.on_two(number=None, grad
 
 
 def _copysign_body(m: Any, x: Any, y: Any) -> Any:
-    """|x| with the sign bit of y: -0.0 counts as negative."""
-    negative = m.or_(y < 0.0, m.and_(m.eq(y, 0.0), m.div(1.0, y) < 0.0))
-    return m.where(negative, -m.abs(x), m.abs(x))
+    """|x| with the sign bit of y."""
+    return m.where(m.sign_bit(y), -m.abs(x), m.abs(x))
 
 
 COPYSIGN = binary_op(

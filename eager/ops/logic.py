@@ -103,12 +103,7 @@ ISINF = Pointwise("isinf", ("x",), body=lambda m, x: m.eq(m.abs(x), float("inf")
 ISFINITE = Pointwise(
     "isfinite", ("x",), body=lambda m, x: m.lt(m.abs(x), float("inf")), result="bool"
 )
-SIGNBIT = Pointwise(
-    "signbit",
-    ("x",),
-    body=lambda m, x: m.or_(m.lt(x, 0), m.and_(m.eq(x, 0), m.lt(m.div(1.0, x), 0))),
-    result="bool",
-)
+SIGNBIT = Pointwise("signbit", ("x",), body=lambda m, x: m.sign_bit(x), result="bool")
 _floats_and_ints = s.both(s.on(grad=False), s.on_ints())
 
 
@@ -124,7 +119,7 @@ def isfinite(input: Tensor) -> Tensor:
 
 @public(samples=_floats_and_ints)
 def signbit(input: Tensor) -> Tensor:
-    """Whether the sign bit is set: also of -0.0."""
+    """Whether the sign bit is set: also of -0.0, and of a NaN that has it."""
     return lt(input, 0) if is_integral(input) else apply(SIGNBIT, input)
 
 

@@ -53,6 +53,19 @@ def test_special_values(backend):
         _same(got.numpy(), np.array(want, "f4"))
 
 
+@pytest.mark.parametrize("backend", [None, "python", "cpp"])
+def test_the_sign_bit_of_nan(backend):
+    def signs(x):
+        return eager.signbit(x), eager.copysign(eager.ones_like(x), x)
+
+    run = signs if backend is None else jit(signs, backend=backend)
+    x = np.copysign([NAN, 0.0, INF, 1e-320], np.array([[-1.0], [1.0]])).repeat(5, 1)
+    for dtype in ("f4", "f8", "f2"):
+        found, ones = run(eager.from_numpy(x.astype(dtype)))
+        np.testing.assert_array_equal(found.numpy(), np.signbit(x))
+        np.testing.assert_array_equal(ones.numpy(), np.copysign(1, x))
+
+
 def test_complex_branches_are_those_of_numpy():
     x = np.array([complex(-2, -0.0), complex(-2, 0.0), -2 - 1j, 1e-3j], "c16")
     np.testing.assert_allclose(eager.from_numpy(x).acosh().numpy(), np.arccosh(x))

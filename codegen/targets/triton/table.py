@@ -56,6 +56,7 @@ _FLOAT: Final = {
     "round": "libdevice.rint({0})",
     "sqrt": "tl.sqrt({0})",
     "is_nan": "jc.is_nan({0})",
+    "sign_bit": "(libdevice.signbit({0}) != 0)",
 }
 _FLOAT32: Final = {
     **_FLOAT,
@@ -86,6 +87,7 @@ _INT: Final = {
     "shl": "jc.shl({0}, {1})",
     "shr": "jc.shr({0}, {1})",
     "is_nan": "({0} != {0})",
+    "sign_bit": "({0} < 0)",
     **dict.fromkeys(("floor", "ceil", "trunc", "round"), _SAME),
 }
 # A bool is one bit: comparisons and extrema of bits are logic.
@@ -109,6 +111,7 @@ _BOOL: Final = {
     "abs": _SAME,
     "sign": _SAME,
     "is_nan": "({0} & (~{0}))",
+    "sign_bit": "({0} & (~{0}))",
     "where": "tl.where({0}, {1}, {2})",
 }
 

@@ -133,6 +133,7 @@ template <class V> JC_INLINE uints<V> bits(V a) { return bitcast<uints<V>>(a); }
 template <class V> JC_INLINE uints<V> sign_of(V a) {  // the sign bit alone
   return bits(a) & (elem<uints<V>>(1) << (8 * sizeof(elem<V>) - 1));
 }
+template <class V> JC_INLINE mask<lanes<V>> sign_bit(V a) { return ne(sign_of(a), fill<uints<V>>(0)); }
 template <class V> JC_INLINE V abs(V a) {
   if constexpr (is_float<elem<V>>) return bitcast<V>(bits(a) ^ sign_of(a));
   else return select(lt(a, fill<V>(0)), V(-a), a);
