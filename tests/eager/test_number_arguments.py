@@ -9,6 +9,8 @@ from eager import nn
 from eager.nn import functional as F
 from jitcap import jit
 
+pytestmark = pytest.mark.once
+
 NOT_INTS = [1.5, np.float64(2), True, np.bool_(True), "2", None, 2j]
 TAKES_AN_INT = {
     "topk": lambda n: eager.ones(3).topk(n),

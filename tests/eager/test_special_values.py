@@ -10,6 +10,8 @@ import eager
 from eager.nn import functional as F
 from jitcap import jit
 
+pytestmark = pytest.mark.once
+
 INF, NAN = math.inf, math.nan
 LARGEST = float(np.finfo("f4").max)
 # (function, arguments, values)
