@@ -15,18 +15,28 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Final
 
-from eager.config import config
+from eager.config import config, on_change
 
 _OURS: Final = frozenset({"eager", "jitcap", "codegen"})
 _HELPERS: Final = frozenset({"numpy", "contextlib", "functools"})  # where we call them
 # Few refusals have these types: they may be faults of ours, whose place is worth knowing.
 _FAULTS: Final = (AttributeError, KeyError, NameError, ZeroDivisionError)
 
+_full = config.traceback == "full"  # once: tracing by dispatch sees who reads the environment
+
+
+def _follow() -> None:
+    global _full
+    _full = config.traceback == "full"
+
+
+on_change.append(_follow)
+
 
 def trim(error: BaseException) -> None:
     """Drop our frames from the traceback of an error that leaves a public function, and the error
     of ours that it was made of from its context. Frames of the program's, which we called, stay."""
-    if config.traceback == "full" or _package(type(error).__module__) == "jitcap":
+    if _full or _package(type(error).__module__) == "jitcap":
         return
     kept: list[TracebackType] = []
     behind: list[TracebackType] = []  # ours, behind the last one of theirs

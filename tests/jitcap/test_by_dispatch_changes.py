@@ -348,7 +348,7 @@ def test_gradient_scaling():
         net = nn.Linear(3, 2)
         opt, scaler = (
             eager.optim.SGD(net.parameters(), lr=0.1),
-            eager.amp.GradScaler(init_scale=8.0),
+            eager.amp.GradScaler("cpu", init_scale=8.0),
         )
 
         def step(x):
@@ -356,6 +356,7 @@ def test_gradient_scaling():
             loss = net(x).square().mean()
             scaler.scale(loss).backward()
             scaler.unscale_(opt)
+            scaler.update()
             return loss
 
         return step, lambda: [p.grad for p in net.parameters()]
