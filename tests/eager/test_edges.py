@@ -543,3 +543,23 @@ def test_nan_is_distinct_from_nan():
     expected = torch.tensor(given).unique(return_inverse=True, return_counts=True)
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("antialias", [False, True])
+def test_images_of_bytes_are_resized_in_fixed_point(mode, antialias):
+    """To the bit: half a unit in the last binary place decides how a byte is rounded."""
+    image = np.random.default_rng(0).integers(0, 256, (1, 3, 17, 23)).astype(np.uint8)
+    how = {"mode": mode, "antialias": antialias}
+    for size in ((9, 31), (40, 23), (5, 6)):
+        want = torch.nn.functional.interpolate(torch.from_numpy(image), size, **how).numpy()
+
+        def resize(x, size=size):
+            return eager.nn.functional.interpolate(x, size, **how)
+
+        got = [
+            resize(eager.from_numpy(image)),
+            jit(resize, backend="python")(eager.from_numpy(image)),
+        ]
+        for each in got:
+            np.testing.assert_array_equal(each.numpy(), want)

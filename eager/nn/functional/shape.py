@@ -234,6 +234,22 @@ def _smoothed(x: Tensor, dim: int, out: int, ratio: float, align: bool, *, cubic
     return (x.movedim(dim, -1) @ weights.T).movedim(-1, dim)
 
 
+def _of_bytes(x: Tensor, dim: int, out: int, weigh: Callable[..., Tensor]) -> Tensor:
+    """Bytes (as float64) weighted along `dim` in fixed point: by weights of as many binary places,
+    22 at most, as let the largest fit 16 bits."""
+    n = x.shape[dim]
+    if out == n:
+        return x
+    row = iota(n, x.dtype, like=x)
+    weights = weigh((row == row.unsqueeze(1)).to(x.dtype))  # (out, n)
+    bits = iota(22, x.dtype, like=x) + 1
+    fits = (weights.max() * 2**bits + 0.5).trunc() < 2**15
+    unit = 2 ** fits.to(x.dtype).sum()
+    whole = (weights * unit + where(weights < 0, -0.5, 0.5)).trunc()
+    total = (x.movedim(dim, -1) @ whole.T).movedim(-1, dim)
+    return ((total + unit / 2) / unit).floor().clamp(0, 255)
+
+
 def _cubic_filter(d: Tensor) -> Tensor:
     return where(d < 1, _near(d, -0.5), where(d < 2, _far(d, -0.5), 0.0))
 
@@ -285,7 +301,8 @@ def interpolate(
 
     mode: nearest, nearest-exact, linear (3-D), bilinear and bicubic (4-D), trilinear (5-D),
     area. With `antialias` (bilinear, bicubic) what is made smaller is smoothed over all that a
-    place stands for, as Pillow does. uint8 is rounded after each dimension, the last one first."""
+    place stands for, as Pillow does. uint8 is rounded after each dimension, the last one first;
+    of images it is weighted in fixed point."""
     if antialias and mode not in ("bilinear", "bicubic"):
         raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes")
     out = _out_size(input, size, scale_factor)
@@ -301,7 +318,8 @@ def interpolate(
             "align_corners option can only be set with the interpolating modes: linear | bilinear "
             "| bicubic | trilinear"
         )
-    ratios = _ratios(input, out, scale_factor, recompute_scale_factor, bool(align_corners))
+    align = bool(align_corners)
+    ratios = _ratios(input, out, scale_factor, recompute_scale_factor, align)
     if mode in ("nearest", "nearest-exact"):
         half = 0.5 if mode == "nearest-exact" else 0.0
         found = input
@@ -315,12 +333,17 @@ def interpolate(
     step = _cubic if mode == "bicubic" else _linear
     if antialias:
         step = partial(_smoothed, cubic=mode == "bicubic")
+    if input.dtype is dt.uint8 and input.ndim == 4:
+        found = input.double()
+        for d, (o, r) in reversed([*enumerate(zip(out, ratios, strict=True), 2)]):
+            found = _of_bytes(found, d, o, partial(step, dim=0, out=o, ratio=r, align=align))
+        return found.to(dt.uint8)
     if input.dtype is dt.uint8:
         for d, (o, r) in reversed([*enumerate(zip(out, ratios, strict=True), 2)]):
-            input = step(input.float(), d, o, r, bool(align_corners)).round().clamp(0, 255)
+            input = step(input.float(), d, o, r, align).round().clamp(0, 255)
         return input.to(dt.uint8)
     for d, (o, r) in enumerate(zip(out, ratios, strict=True), 2):
-        input = step(input, d, o, r, bool(align_corners))
+        input = step(input, d, o, r, align)
     return input
 
 
