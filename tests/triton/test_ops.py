@@ -18,6 +18,7 @@ from codegen.targets.triton.tile import DEFAULT, Sizes
 from eager.registry import PUBLIC
 from jitcap.tracer import DataDependent
 
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of samples
 FUNCTIONS = {key: p for key, p in PUBLIC.items() if p.samples is not None}
 # Blocks so small that every loop, tail and mask is taken even on the samples' few elements.
 TINY = Sizes(flat=16, tile=32, longest=4, loop=2, plane=8, column=4, programs=64)
