@@ -285,8 +285,8 @@ def _cause(stats: Any) -> tuple[str, str]:
         return "values", "; ".join(stats.refusals)[:300]
     text = "; ".join(r.reason for r in stats.recompiles[-1:])
     shown = text.split(", at ")[0] + text[text.find(", read as") :]
-    words = (("size", "Tensor"), ("order", ">="), ("equal", "=="))
-    found = next((cause for cause, word in words if f"{word} " in text), "argument")
+    words = (("size", "Tensor "), ("order", ">= "), ("equal", "== "), ("equal", ".shape["))
+    found = next((cause for cause, word in words if word in text), "argument")
     return found, shown[:300]
 
 

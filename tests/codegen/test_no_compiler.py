@@ -54,7 +54,9 @@ def broken_for_symbols(seen):
 
 @pytest.mark.parametrize("how", ["all sizes", "symbols"])
 def test_code_that_does_not_compile_is_told_of_once_and_raised_where_faults_are(how, monkeypatch):
-    monkeypatch.setattr(cpu, "build_shared", broken if how == "all sizes" else broken_for_symbols([]))
+    monkeypatch.setattr(
+        cpu, "build_shared", broken if how == "all sizes" else broken_for_symbols([])
+    )
 
     def step(x):
         return x * 2 + 1
@@ -70,7 +72,9 @@ def test_code_that_does_not_compile_is_told_of_once_and_raised_where_faults_are(
         assert all(run())
     faults = [str(w.message) for w in told if "something odd" in str(w.message)]
     assert len(faults) == 1
-    words = "for each size by itself" if how == "symbols" else "runs op by op, code generation failed"
+    words = (
+        "for each size by itself" if how == "symbols" else "runs op by op, code generation failed"
+    )
     assert words in faults[0]
     if how == "symbols":
         monkeypatch.setattr(cpu, "build_shared", broken_for_symbols([]))

@@ -173,7 +173,11 @@ def _lines(text):
             first = words.replace("*", " ").replace(":", " ").split()[0]
             partners = _PARTNERS.get(first)
             if partners or (words.startswith(("def ", "@")) and depth > 1):
-                opened = [d for d, line in out if line.endswith(":") and line.startswith(partners or "class ")]
+                opened = [
+                    d
+                    for d, line in out
+                    if line.endswith(":") and line.startswith(partners or "class ")
+                ]
                 depth = opened[-1] + (partners is None or first == "case") if opened else depth - 1
             out.append((depth, words))
             depth += words.endswith(":")
@@ -197,7 +201,10 @@ def _call(rng):
     imports = [] if home == "builtins" else [f"import {home}"]
     lines = [f"r.append({called}({', '.join(args)}))"]
     if rng.random() < 0.2:
-        lines = [f"v = {called}({', '.join(args)})", f"r += [v, list(v), v == {rng.choice(VALUES)}]"]
+        lines = [
+            f"v = {called}({', '.join(args)})",
+            f"r += [v, list(v), v == {rng.choice(VALUES)}]",
+        ]
     return imports, lines
 
 

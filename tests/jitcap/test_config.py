@@ -62,7 +62,12 @@ def test_a_wrong_value_in_code_raises():
 def test_the_environment_is_looked_at_by_the_import():
     run = [sys.executable, "-W", "error", "-c", "import eager; print('imported')"]
     known = {k: v for k, v in os.environ.items() if not k.startswith("JITCAP_")}
-    names = {"JITCAP_DEBUGG": "1", "JITCAP_XYZ": "1", "JITCAP_CACHE_DIR": "x", "JITCAP_FUZZ_SEEDS": "3"}
+    names = {
+        "JITCAP_DEBUGG": "1",
+        "JITCAP_XYZ": "1",
+        "JITCAP_CACHE_DIR": "x",
+        "JITCAP_FUZZ_SEEDS": "3",
+    }
     found = subprocess.run(run, env=known | names, capture_output=True, text=True, check=True)
     assert found.stdout == "imported\n"
     assert "<string>:1: UserWarning: the environment has JITCAP_DEBUGG" in found.stderr

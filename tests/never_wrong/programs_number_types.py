@@ -549,7 +549,9 @@ def legacy_constructors_as_classes():
         return x, isinstance(x.sum(), eager.DoubleTensor), isinstance(other, eager.FloatTensor)
 
     x = eager.ones(2)
-    return Program(step, [(x, 3), (x.double(), x), (x.long(), None), (x.bool(), eager.nn.Parameter(x))])
+    return Program(
+        step, [(x, 3), (x.double(), x), (x.long(), None), (x.bool(), eager.nn.Parameter(x))]
+    )
 
 
 @case("numbers")
