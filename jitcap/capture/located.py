@@ -149,7 +149,7 @@ def report_level(fn: Any, args: Args, kwargs: Kwargs) -> tuple[int, Args, Kwargs
         args = args[:2]
     level = kwargs.get("stacklevel", 1)
     tells = fn is warnings.warn or getattr(fn, "__module__", "") == "logging"
-    if not tells or type(level) is not int or level <= 1 or "skip_file_prefixes" in kwargs:
+    if not tells or type(level) is not int or level < 1 or "skip_file_prefixes" in kwargs:
         return 1, args, kwargs
     return level, args, {k: v for k, v in kwargs.items() if k != "stacklevel"}
 

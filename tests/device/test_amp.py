@@ -36,7 +36,9 @@ TYPES = {
         "sums of rows by einsum": lambda x, h: eager.einsum("ij->i", h),
         "trace": lambda x, h: h.trace(),
         "log_ndtr": lambda x, h: eager.special.log_ndtr(h),
-        "grid_sample": lambda x, h: F.grid_sample(h[None, None], h.reshape(1, 4, 2, 2)),
+        "grid_sample": lambda x, h: F.grid_sample(
+            h[None, None], h.reshape(1, 4, 2, 2), align_corners=False
+        ),
         "avg_pool3d": lambda x, h: F.avg_pool3d(h.expand(1, 2, 4, 4), 2),
         "adaptive_avg_pool3d": lambda x, h: F.adaptive_avg_pool3d(h.expand(1, 3, 4, 4), 2),
         "cell of an RNN": lambda x, h: nn.RNNCell(4, 3).cuda()(x),
@@ -66,7 +68,9 @@ TYPES = {
         "dot": lambda x, h: h[0].dot(x[0]),
         "vdot": lambda x, h: eager.vdot(x[0], h[0]),
         "tensordot": lambda x, h: eager.tensordot(x, h, 1),
-        "grid_sample": lambda x, h: F.grid_sample(h[None, None], x.reshape(1, 4, 2, 2)),
+        "grid_sample": lambda x, h: F.grid_sample(
+            h[None, None], x.reshape(1, 4, 2, 2), align_corners=False
+        ),
         "scatter_add": lambda x, h: x.scatter_add(0, (x > 0).long(), h),
         "index_put": lambda x, h: h.index_put(((x[0] > 0).long(),), x),
     },

@@ -172,3 +172,11 @@ def test_own_steps_of_optimizers_do_not_say_that_they_were_called():
 
     own = Own([eager.ones(1, requires_grad=True)], {"lr": 0.1})
     eager.optim.lr_scheduler.StepLR(own, 1).step()
+
+
+def test_a_function_of_the_library_that_is_compiled_itself_warns_where_it_is_called():
+    step = jit(eager.nn.functional.mse_loss, backend="eager")
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="broadcast") as found:
+            step(eager.ones(8, 1), eager.ones(8))
+        assert [w.filename for w in found] == [__file__]

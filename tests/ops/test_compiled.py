@@ -10,7 +10,11 @@ jitcap = pytest.importorskip("jitcap", reason="jitcap cannot be imported")
 if not hasattr(jitcap, "jit"):
     pytest.skip("jitcap has no jit yet", allow_module_level=True)
 
-pytestmark = [pytest.mark.compiled, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.compiled,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # of samples
+]
 
 # These run between two compiled parts and say so in a warning, which has a test of its own: the
 # values of tensors decide on sizes, or where they lie in memory.
