@@ -78,6 +78,7 @@ FLAGS: Final[dict[str, Flag]] = {
             "JITCAP_TRACEBACK",
             "short",
             "full: errors show our own frames, too; short: they end at the user's line",
+            ("short", "full"),
         ),
         Flag("backend", "JITCAP_BACKEND", "", "cpp, triton, python or eager for every @jit"),
         Flag(

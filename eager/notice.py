@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
+OURS: Final = frozenset({"eager", "codegen", "jitcap"})
 _said: set[str] = set()
 # Under capture: what takes a warning, for the compiled program to give.
 teller: ContextVar[Callable[[str, type[Warning]], None] | None] = ContextVar("teller", default=None)
@@ -54,11 +55,16 @@ def _user_frame() -> tuple[Any, int]:
     """The innermost frame outside our packages, and how far above the caller's it is."""
     frame, level = sys._getframe(2), 2
     while frame.f_back is not None:
-        package = frame.f_globals.get("__name__", "").partition(".")[0]
-        if package not in ("eager", "codegen", "jitcap") and not is_passed_over(frame):
+        if not is_ours(frame.f_globals) and not is_passed_over(frame):
             break
         frame, level = frame.f_back, level + (not is_passed_over(frame))
     return frame, level
+
+
+def is_ours(space: dict[str, Any]) -> bool:
+    """Whether code with these globals is the library's."""
+    name = space.get("__name__")
+    return type(name) is str and name.partition(".")[0] in OURS
 
 
 def is_passed_over(frame: Any) -> bool:

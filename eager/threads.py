@@ -26,8 +26,6 @@ BLAS: Final = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_thre
 def get_num_threads() -> int:
     """How many threads share a loop of compiled code: the setting `threads`, else
     $OMP_NUM_THREADS, else the processors of this process."""
-    if config.threads < 0:
-        raise ValueError(f"the setting threads is a number, or 0, got {config.threads}")
     return config.threads or _asked(os.environ.get("OMP_NUM_THREADS", "")) or processors()
 
 

@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Any, Final
 
 from eager.config import config, on_change
+from eager.notice import OURS
 
-_OURS: Final = frozenset({"eager", "jitcap", "codegen"})
 _HELPERS: Final = frozenset({"numpy", "contextlib", "functools"})  # where we call them
 # Few refusals have these types: they may be faults of ours, whose place is worth knowing.
 _FAULTS: Final = (AttributeError, KeyError, NameError, ZeroDivisionError)
@@ -43,7 +43,7 @@ def trim(error: BaseException) -> None:
     link = error.__traceback__
     while link is not None:
         package = _package(link.tb_frame.f_globals.get("__name__", ""))
-        if package in _OURS or (behind and package in _HELPERS):
+        if package in OURS or (behind and package in _HELPERS):
             behind.append(link)
         else:
             kept.append(link)
@@ -68,7 +68,7 @@ def _is_within(error: BaseException) -> bool:
     """Whether an error came from our own code alone."""
     link = error.__traceback__
     while link is not None:
-        if _package(link.tb_frame.f_globals.get("__name__", "")) not in _OURS | _HELPERS:
+        if _package(link.tb_frame.f_globals.get("__name__", "")) not in OURS | _HELPERS:
             return False
         link = link.tb_next
     return True

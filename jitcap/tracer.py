@@ -21,6 +21,7 @@ from eager.aval import Aval, scalar_aval
 from eager.batched import Batched
 from eager.dataclass import dataclass
 from eager.dispatch import current_tracer
+from eager.notice import is_ours
 from eager.op import REGISTRY, Attrs, Op
 from eager.sym import SymNumber
 from eager.symint import SymInt
@@ -407,14 +408,11 @@ def _no_grad_of(tensor: Tensor) -> Tensor | None:
     return None
 
 
-_OURS = ("eager", "jitcap", "codegen")
-
-
 def user_line() -> Where:
     """The innermost line of the calling stack that is not in our packages."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _OURS:
+        if not is_ours(frame.f_globals):
             code = frame.f_code
             return Where(code.co_filename, frame.f_lineno, code.co_qualname)
         frame = frame.f_back

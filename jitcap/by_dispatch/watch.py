@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from eager import compiler, later
 from eager.autograd import register_hook
+from eager.notice import OURS
 from eager.optim import Optimizer
 from eager.printing import tensor_repr
 from eager.tensor import Tensor
@@ -38,7 +39,6 @@ from jitcap.capture.origin import Computed, Fixed, MembersOf
 from jitcap.class_guard import ABSENT, Member
 from jitcap.guards import Absent, Equals
 
-_OURS: Final = frozenset({"eager", "jitcap", "codegen"})
 _PURE: Final = PURE_MODULES | {
     "_weakrefset", "contextlib", "dataclasses", "json", "keyword", "reprlib", "statistics", "_json",
     "_sre", "__future__",
@@ -295,7 +295,7 @@ def _check_library(code: CodeType, space: dict[str, Any]) -> None:
         raise Break("unknown call", f"{_REFUSED[code]} is called")
     module = str(space.get("__name__", ""))
     top, last = module.partition(".")[0], module.rpartition(".")[2]
-    if top in _OURS:
+    if top in OURS:
         if module.startswith(("eager.serialization", "eager.utils.tensorboard")):
             raise Break("unknown call", f"{module}.{code.co_qualname}() is called")
         return

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from eager.dataclass import dataclass
+from eager.notice import is_ours
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Args, Kwargs, Session
 from jitcap.capture.kinds.functions import REPORTS
@@ -151,9 +152,5 @@ def report(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> None:
 
 def tell(s: Session, text: str, category: type[Warning]) -> None:
     """A warning of the library's, in the name of the innermost frame of the program."""
-    frames = [*map(_is_ours, reversed(s.vm.frames)), False]
-    s.call(warnings.warn, (text, category, 1 + frames.index(False)), {})
-
-
-def _is_ours(frame: Any) -> bool:
-    return frame.globals.get("__name__", "").partition(".")[0] in ("eager", "jitcap", "codegen")
+    ours = [*(is_ours(frame.globals) for frame in reversed(s.vm.frames)), False]
+    s.call(warnings.warn, (text, category, 1 + ours.index(False)), {})

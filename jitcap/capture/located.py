@@ -16,12 +16,11 @@ from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, Final
 
-from eager.notice import is_passed_over
+from eager.notice import is_ours, is_passed_over
 from jitcap.capture.interpret import Frame
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
-_OURS: Final = ("jitcap", "eager", "codegen")
 _FUTURE: Final = sum(
     {getattr(__future__, name).compiler_flag for name in __future__.all_feature_names}
 )
@@ -161,7 +160,7 @@ def report_above(levels: int, fn: Any, /, *args: Any, **kwargs: Any) -> None:
     level = 1
     while frame is not None:
         level += not is_passed_over(frame)
-        levels -= frame.f_globals.get("__name__", "").partition(".")[0] not in _OURS
+        levels -= not is_ours(frame.f_globals)
         if levels <= 0:
             break
         frame = frame.f_back

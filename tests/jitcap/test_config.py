@@ -37,6 +37,7 @@ def test_mistakes_are_named(monkeypatch):
     ("name", "value", "valid"),
     [
         ("JITCAP_ISA", "avx1024", "'native', 'avx512', 'avx2', 'baseline'"),
+        ("JITCAP_TRACEBACK", "ful", "'short', 'full'"),
         ("JITCAP_BACKEND", "gpp", "cpp, triton, python, eager"),
         ("JITCAP_DEVICE", "cuda", "'', 'sim'"),
         ("JITCAP_DEBUG", "7", "0 to 6"),

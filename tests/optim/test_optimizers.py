@@ -538,3 +538,13 @@ def test_parameters_may_have_names_and_be_listed_twice():
     with pytest.raises(TypeError, match="closure"):
         eager.optim.LBFGS([x]).step()
     assert type(eager._foreach_add([x, x], 1.0)) is tuple
+
+
+def test_state_is_there_from_the_beginning_and_saved_once_stepped():
+    stepped, idle = (eager.ones(2, requires_grad=True) for _ in range(2))
+    opt = eager.optim.Adam([stepped, idle])
+    assert {*map(id, opt.state)} == {id(stepped), id(idle)}
+    assert not opt.state_dict()["state"]
+    stepped.sum().backward()
+    opt.step()
+    assert [*opt.state_dict()["state"]] == [0]

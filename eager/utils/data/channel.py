@@ -14,11 +14,12 @@ import select
 import tempfile
 import traceback
 from collections.abc import Sequence
-from multiprocessing.connection import Connection
-from multiprocessing.reduction import recv_handle, send_handle
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 LARGE: Final = 4096  # bytes
 
@@ -85,6 +86,8 @@ class Channel:
         read, self._read = self._read, []
         self._connection.send((label, read, number, [part.nbytes for part in parts], body))
         if number == self._told:
+            from multiprocessing.reduction import send_handle  # slow to import, as below
+
             self._told += 1
             send_handle(self._connection, self._ours[number], None)
 
@@ -96,6 +99,8 @@ class Channel:
         parts: list[Any] = []
         if number is not None:
             if number == len(self._theirs):
+                from multiprocessing.reduction import recv_handle
+
                 self._theirs.append(recv_handle(self._connection))
             parts = _read(self._theirs[number], sizes)
             self._read.append(number)

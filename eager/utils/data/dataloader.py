@@ -4,10 +4,8 @@ ahead by worker processes."""
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator
-from multiprocessing.context import BaseContext
 from typing import Any, Final
 
 from eager.device import places
@@ -176,6 +174,8 @@ def _context(asked: Any, workers: int) -> Any:
             "multiprocessing_context can only be used with multi-process loading (num_workers > "
             f"0), but got num_workers={workers}"
         )
+    import multiprocessing  # slow to import
+
     methods = [*multiprocessing.get_all_start_methods(), THREAD]
     if isinstance(asked, str) and asked not in methods:
         raise ValueError(
@@ -184,7 +184,7 @@ def _context(asked: Any, workers: int) -> Any:
         )
     if isinstance(asked, str):
         return asked if asked == THREAD else multiprocessing.get_context(asked)
-    if not isinstance(asked, BaseContext):
+    if not isinstance(asked, multiprocessing.context.BaseContext):
         raise TypeError(
             "multiprocessing_context option should be a valid context object or a string "
             f"specifying the start method, but got multiprocessing_context={asked}"

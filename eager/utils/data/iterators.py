@@ -8,7 +8,6 @@ there are any or not, then what the sampler draws.
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -177,6 +176,8 @@ def _workers(iterator: ByProcesses, loader: Any) -> Pool:
     if loader.pool is not None and not loader.pool.closed:
         loader.pool.again()
         return loader.pool
+    import multiprocessing  # slow to import
+
     context = loader.multiprocessing_context or multiprocessing.get_context()
     seed = draw_seed(loader.generator).item()
     pool = Pool(context, loader.num_workers, loader.reading, loader.worker_init_fn, seed)

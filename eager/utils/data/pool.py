@@ -15,7 +15,6 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import wait
 from typing import Any, Final, NoReturn
 
 from eager.utils.data.channel import Channel
@@ -113,6 +112,8 @@ class Pool:
     def answers(self, seconds: float) -> Iterator[tuple[Worker, Any, Any]]:
         """What workers have answered: who, to which label, what; waits for the first. RuntimeError
         after so many seconds, unless they are 0, and when a worker has died."""
+        from multiprocessing.connection import wait  # slow to import
+
         end = time.monotonic() + (seconds or float("inf"))
         by_file: dict[Any, Worker] = {worker.channel.fileno(): worker for worker in self.workers}
         while not (ready := wait(by_file, max(0.0, min(LOOK, end - time.monotonic())))):

@@ -11,8 +11,7 @@ import contextlib
 import random
 import signal
 from collections.abc import Callable
-from multiprocessing.connection import Connection
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
@@ -21,6 +20,9 @@ from eager.random import default_generators
 from eager.threads import compute_alone
 from eager.utils.data.channel import Channel, Failure
 from eager.utils.data.reading import Reading
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 
 @dataclass(frozen=True)
