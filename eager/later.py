@@ -19,9 +19,8 @@ PARTS: Final = {
     "eager": ("array_api", "distributions", "hub"),
     "eager.utils": ("data", "model_zoo", "tensorboard"),
 }
-FOLLOWS: Final = {
-    "einops._backends": "eager.einops_backend"
-}  # another's module: what it knows of us
+# Another's module: what it is to know of us.
+FOLLOWS: Final = {"einops._backends": "eager.einops_backend"}
 _NAMES: Final = tuple(f"{package}.{name}" for package, names in PARTS.items() for name in names)
 
 

@@ -343,9 +343,7 @@ class Library:
     avals: tuple[Aval, ...]  # of the operands
     out_avals: tuple[Aval, ...]
     where: str = ""
-    bodies: tuple[
-        Any, ...
-    ] = ()  # the programs of its attributes, compiled: see `codegen.fuse.bodies`
+    bodies: tuple[Any, ...] = ()  # the programs of its attributes, compiled (`fuse/bodies.py`)
 
     @property
     def name(self) -> str:
