@@ -34,6 +34,7 @@ LONG_ROW: Final = 1 << 15
 CHUNK: Final = 4096
 SHORT_SUM: Final = (1 << 31) >> 8  # so many bytes add up to less than 2^31
 SMALL_DOT: Final = 1 << 11  # multiply-adds: below this a library call costs more than the product
+TINY_SIDE: Final = 8  # rows, columns and depth of the matrices of a batch
 
 
 class _Lower:
@@ -336,7 +337,9 @@ def _contract(s: _Lower, call: Call) -> None:
     once."""
     out = call.outs[0]
     wide = out.aval.dtype.compute
-    if call.op.name == "dot" and (_is_small(call) or (s.widen and _is_vector(call))):
+    if call.op.name == "dot" and (
+        _is_small(call) or (s.widen and (_is_vector(call) or _is_tiny(call)))
+    ):
         _loop_dot(s, call)
         return
     if wide.category != dt.FLOAT or not some(out.aval.numel):
@@ -364,6 +367,12 @@ def _is_small(call: Call) -> bool:
     return out.dtype is not dt.bool_ and (
         out.dtype.category == dt.INT or hint(out.numel * a.aval.shape[-1]) <= SMALL_DOT
     )
+
+
+def _is_tiny(call: Call) -> bool:
+    """Whether a call of a routine for each matrix of a batch costs more than its product."""
+    a, b = tensors(call)
+    return max(map(hint, (*a.aval.shape[-2:], b.aval.shape[-1]))) <= TINY_SIDE
 
 
 def _is_vector(call: Call) -> bool:

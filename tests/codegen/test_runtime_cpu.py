@@ -53,8 +53,8 @@ JC_ENTRY int hosted(void **b, const double *s, void *arena) {  // x[4] -> host(x
 template <class T> int product(void **b, const double *s) {
   i64 n = as_i64(s[0]), m = as_i64(s[1]), k = as_i64(s[2]);
   bool ta = as_i64(s[3]), tb = as_i64(s[4]);
-  gemm<T>(ta, tb, m, n, k, T(0.5), (T *)b[0], ta ? m : k, (T *)b[1], tb ? k : n, T(2), (T *)b[2], n);
-  batched_gemm<T>(3, ta, tb, m, n, k, T(1), (T *)b[0], ta ? m : k, 0, (T *)b[1], tb ? k : n, 0, T(0), (T *)b[3], n, m * n);
+  JcView<T> x = {(T *)b[0], ta ? 1 : k, ta ? m : 1}, y = {(T *)b[1], tb ? 1 : n, tb ? k : 1};
+  jc::product<T>(m, n, k, x, y, (T *)b[2], n);
   return 0;
 }
 JC_ENTRY int product_f32(void **b, const double *s, void *) { return product<f32>(b, s); }
@@ -197,34 +197,33 @@ def product_case(dtype, ta, tb, m, n, k):
     rng = np.random.default_rng(0)
     a = rng.normal(size=(k, m) if ta else (m, k)).astype(dtype)
     b = rng.normal(size=(n, k) if tb else (k, n)).astype(dtype)
-    c = rng.normal(size=(m, n)).astype(dtype)
-    return a, b, c, (a.T if ta else a) @ (b.T if tb else b)
+    return a, b, (a.T if ta else a) @ (b.T if tb else b)
 
 
-@pytest.mark.parametrize("blas", ["all", "openblas", "built-in"])
+SIZES = [
+    (1, 1, 1), (5, 7, 3), (33, 300, 17), (200, 150, 90), (3, 4, 0), (47, 95, 300), (64, 33, 130),
+    (9, 70, 401), (70, 9, 401), (300, 20, 790), (20, 2100, 33), (2100, 50, 17), (96, 96, 512),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", ["brick", "openblas", "loop"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    "size",
-    [(1, 1, 1), (5, 7, 3), (33, 300, 17), (200, 150, 90), (3, 4, 0), (47, 95, 300), (64, 33, 130)],
-)
-def test_matrix_product(module, monkeypatch, blas, dtype, size):
-    if blas != "all":
-        monkeypatch.setattr(module.api, "small_sgemm", None)
-        monkeypatch.setattr(module.api, "small_dgemm", None)
-    if blas == "built-in":
+def test_matrix_product(module, monkeypatch, kernel, dtype):
+    if kernel != "brick":
+        monkeypatch.setattr(module.api, "product_f32", None)
+        monkeypatch.setattr(module.api, "product_f64", None)
+    if kernel == "loop":
         monkeypatch.setattr(module.api, "sgemm", None)
         monkeypatch.setattr(module.api, "dgemm", None)
     name = "product_" + {"float32": "f32", "float64": "f64"}[dtype]
-    m, n, k = size
-    run = module.runner(name, Signature("tttiiiii", (Spec((3, m, n), np.dtype(dtype)),)))
-    for ta in (0, 1):
-        for tb in (0, 1):
-            a, b, c, exact = product_case(dtype, ta, tb, m, n, k)
-            expected = 0.5 * exact + 2 * c
-            (batch,) = run([a, b, c, n, m, k, ta, tb])
-            tolerance = 1e-4 if dtype == "float32" else 1e-12
-            np.testing.assert_allclose(c, expected, tolerance, tolerance)
-            np.testing.assert_allclose(batch, [exact] * 3, tolerance, tolerance)
+    for m, n, k in SIZES:
+        run = module.runner(name, Signature("ttiiiii", (Spec((m, n), np.dtype(dtype)),)))
+        for ta in (0, 1):
+            for tb in (0, 1):
+                a, b, exact = product_case(dtype, ta, tb, m, n, k)
+                (out,) = run([a, b, n, m, k, ta, tb])
+                tolerance = 1e-4 if dtype == "float32" else 1e-12
+                np.testing.assert_allclose(out, exact, tolerance, tolerance, err_msg=f"{m, n, k}")
 
 
 def philox(seed, ordinal, index):
@@ -421,3 +420,18 @@ def testsize_classes_waste_little():
 def test_more_memory_than_there_is():
     with pytest.raises(MemoryError, match="no memory for a tensor"):
         memory.empty((1 << 46,), F32)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_matrix_products_do_not_depend_on_the_number_of_threads(module, monkeypatch, dtype):
+    name = "product_" + {"float32": "f32", "float64": "f64"}[dtype]
+    for m, n, k in [*SIZES, (130, 520, 500), (520, 130, 500), (64, 256, 64), (128, 128, 120)]:
+        run = module.runner(name, Signature("ttiiiii", (Spec((m, n), np.dtype(dtype)),)))
+        for ta in (0, 1):
+            for tb in (0, 1):
+                a, b, _ = product_case(dtype, ta, tb, m, n, k)
+                seen = set()
+                for team in (1, 2, 3, 5, 16):
+                    monkeypatch.setattr(module.api, "threads", team)
+                    seen.add(run([a, b, n, m, k, ta, tb])[0].tobytes())
+                assert len(seen) == 1, (m, n, k, ta, tb)

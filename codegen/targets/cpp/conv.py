@@ -42,7 +42,7 @@ class Geometry:
 
     @property
     def is_product(self) -> bool:
-        """Whether it is a matrix product per sample, and one that is worth BLAS."""
+        """Whether it is a matrix product per sample, and one that is worth it."""
         ones = same(self.taps, 1) and same(self.groups, 1)
         plain = ones and same_all(self.size, self.out) and not any(self.padding)
         return plain and min(map(hint, (self.c, self.o, numel(self.out)))) >= 32
@@ -155,10 +155,10 @@ def _correlate(w: Writer, g: Geometry, name: str, reach: list[_Reach], cin: int,
 def _product(w: Writer, g: Geometry, weight: str, source: str, cout: int) -> None:
     """A 1x1 filter: per sample, weights (o, c), or their transpose, times (channels, places)."""
     places, cin = numel(g.size), g.c + g.o - cout
-    transposed = str(w.step.name == "conv_input_grad").lower()
     w.table("i64", "batch", (g.n, 0, cin * places))
     c, line = size_text(g.c), size_text(places)
-    a, b = f"{{{weight}, {c}, {transposed}}}", f"{{{source}, {line}, false}}"
+    order = f"1, {c}" if w.step.name == "conv_input_grad" else f"{c}, 1"
+    a, b = f"{{{weight}, {order}}}", f"{{{source}, {line}, 1}}"
     w.call(f"dot<{w.ctype(0)}>", cout, places, cin, a, b, w.out(), 1, "batch")
 
 

@@ -10,8 +10,8 @@ use its names `arena` and `b` (where the host functions are). Scratch is private
 free again after it; it has room for `threads.room()` members of a team, and results
 do not depend on how many there are.
 
-Reads may have any strides: `dot` hands them to BLAS where it can take them; other routines get
-contiguous memory, by a copy into scratch if need be. A step without a routine is a callback: the
+Reads may have any strides: `dot` takes them as they are; other routines get contiguous memory, by
+a copy into scratch if need be. A step without a routine is a callback: the
 op's NumPy kernel runs on arrays over the compiled graph's memory.
 """
 
@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
-from codegen.fuse.operand_views import matrix_order
 from codegen.ir.routine import anything, is_real, spell, spelling
 from codegen.ir.schema import Access, Library
 from codegen.ir.sizes import Shape, Size, same, some
@@ -30,8 +29,6 @@ from codegen.targets.cpp import control, conv, linalg, rows, signal
 from codegen.targets.cpp.step import CppCall, Places, Writer, alike, is_float
 from codegen.targets.cpp.table import MEMORY, size_text
 from eager import dtype as dt
-from eager.aval import contiguous_strides
-from eager.dataclass import dataclass
 
 Calls: TypeAlias = dict[str, CppCall]  # by the name of the op
 
@@ -113,35 +110,16 @@ class _Nowhere:
 # ---------------------------------------------------------------------------------- matrix products
 
 
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    """A matrix operand: text of its Matrix<T>, and the strides of its batch dimensions."""
-
-    text: str
-    batch: Shape
-
-
 def _dot(w: Writer) -> None:
     """out[*B, M, N] = a[*B, M, K] @ b[*B, K, N]."""
-    a, b = _matrix(w, 0), _matrix(w, 1)
-    *batch, m, k = w.access(0).shape
-    n = w.access(1).shape[-1]
-    dims = merge(tuple(batch), a.batch, b.batch)
-    ctype = w.ctype(0)
+    a, b = w.access(0), w.access(1)
+    *batch, m, k = a.shape
+    dims = merge(tuple(batch), a.strides[:-2], b.strides[:-2])
     w.table("i64", "batch", (v for dim in dims or [(1, 0, 0)] for v in dim))
-    w.call(f"dot<{ctype}>", m, n, k, a.text, b.text, w.out(), max(len(dims), 1), "batch")
-
-
-def _matrix(w: Writer, i: int) -> _Operand:
-    """Read `i` as BLAS takes it (one of the last two strides is 1), copied if it is not so."""
-    x = w.access(i)
-    order = matrix_order(x.shape, x.strides)
-    pointer, batch = w.at(i), x.strides[:-2]
-    if order is None:
-        pointer, batch = w.dense(i), contiguous_strides(x.shape)[:-2]
-        order = False, x.shape[-1] if some(x.shape[-1]) else 1
-    transposed, ld = order
-    return _Operand(f"{{{pointer}, {size_text(ld)}, {str(transposed).lower()}}}", batch)
+    operands = (
+        f"{{{w.at(i)}, {', '.join(map(size_text, w.access(i).strides[-2:]))}}}" for i in (0, 1)
+    )
+    w.call(f"dot<{w.ctype(0)}>", m, b.shape[-1], k, *operands, w.out(), max(len(dims), 1), "batch")
 
 
 def merge(shape: Shape, *strides: Shape) -> list[Shape]:

@@ -1,82 +1,71 @@
-// Matrix products over OpenBLAS, the small-product kernel of jitcap_gemm.h, or a plain loop.
+// Matrix products: the brick of jitcap_brick.h, compiled once per machine, else OpenBLAS, else a loop.
 //
-// C[m,n] = alpha op(A)[m,k] op(B)[k,n] + beta C, row major; `ta` and `tb` say that a matrix is stored
-// transposed. The kernel is chosen by the whole product, never by a member's part of it, so that the
-// result does not depend on the number of threads.
+// C[m,n] = A[m,k] B[k,n], in the team; C's rows lie ldc apart, A and B have any strides. Which kernel
+// computes it does not depend on the number of threads, and neither do its bits.
 #pragma once
 #include "jitcap_rt.h"
 
 namespace jc {
-// runtime/cpu.py looks for Uses<T>::product in a loaded object, and provides the small kernel of T.
+// runtime/cpu.py looks for Uses<T>::product in a loaded object, and provides the brick of T.
 template <class T> struct Uses { static int product; };
 template <class T> __attribute__((visibility("default"), used)) int Uses<T>::product = 1;
-template <class T> struct Blas;
-template <> struct Blas<f32> {
-  static JcSgemm get() { return jc_api->sgemm; }
-  static JcSmallGemm<f32> small() { return jc_api->small_sgemm; }
+template <class T> struct Products;
+template <> struct Products<f32> {
+  static JcGemm<f32> blas() { return jc_api->sgemm; }
+  static JcProduct<f32> brick() { return jc_api->product_f32; }
 };
-template <> struct Blas<f64> {
-  static JcDgemm get() { return jc_api->dgemm; }
-  static JcSmallGemm<f64> small() { return jc_api->small_dgemm; }
+template <> struct Products<f64> {
+  static JcGemm<f64> blas() { return jc_api->dgemm; }
+  static JcProduct<f64> brick() { return jc_api->product_f64; }
 };
-template <class T> struct Product {  // one of the kernels, called by one thread
-  bool small;
-  JC_INLINE void operator()(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) const;
-};
-template <class T> JC_NOINLINE void plain_gemm(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) {
-  constexpr int N = JC_BYTES / sizeof(T), J = 256;  // one strip of C stays in cache over all of k
-  for (i64 i = 0; i < m; i++)
-    for (i64 j0 = 0; j0 < n; j0 += J) {
-      T acc[J] = {};
-      i64 w = n - j0 < J ? n - j0 : J;
+// A matrix as BLAS names it: its lines, each of neighbours, lie `ld` apart; `lines` is 0 if it has none.
+struct Lines { i64 lines, ld; };
+JC_INLINE Lines lines_of(i64 rows, i64 cols, i64 row, i64 col) {
+  i64 ld = rows > 1 ? row : cols;
+  return {(col == 1 || cols == 1) && ld >= cols && ld > 0 ? rows : 0, ld};
+}
+// What OpenBLAS multiplies without packing, in two chunks of up to 100^3.
+JC_INLINE bool is_small(i64 m, i64 n, i64 k) { return (f64)m * n * k <= 2e6 && m * n * k > 16 * 16 * 16; }
+// In chunks, which depend on the shape alone: by their size it chooses a kernel.
+template <class T> JC_NOINLINE bool blas_product(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 ldc) {
+  auto gemm = Products<T>::blas();
+  Lines x = lines_of(m, k, a.row, a.col), y = lines_of(k, n, b.row, b.col);
+  bool ta = !x.lines, tb = !y.lines;
+  if (ta) x = lines_of(k, m, a.col, a.row);
+  if (tb) y = lines_of(n, k, b.col, b.row);
+  if (!gemm || !x.lines || !y.lines) return false;
+  bool rows = m >= n;
+  i64 length = rows ? m : n, chunks = is_small(m, n, k) ? i64(2e-6 * m * n * k) + 1 : 8, each = (length / chunks + 16) / 16 * 16;
+  parallel(length, each, team_for_product(m, n, k), [=](i64 lo, i64 hi) {
+    for (i64 at = lo; at < hi; at += each) {
+      i64 size = hi - at < each ? hi - at : each, i = rows ? at : 0, j = rows ? 0 : at;
+      gemm(101, ta ? 112 : 111, tb ? 112 : 111, rows ? size : m, rows ? n : size, k, 1, a.at + i * a.row, x.ld, b.at + j * b.col, y.ld, 0, c + i * ldc + j, ldc);
+    }
+  });
+  return true;
+}
+template <class T> JC_NOINLINE void plain_product(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 ldc) {
+  parallel(m, 1, team_for_product(m, n, k), [=](i64 lo, i64 hi) {
+    for (i64 i = lo; i < hi; i++) {
+      for (i64 j = 0; j < n; j++) c[i * ldc + j] = 0;
       for (i64 p = 0; p < k; p++) {
-        T x = ta ? a[p * lda + i] : a[i * lda + p];
-        const T *row = b + (tb ? j0 * ldb + p : p * ldb + j0);
-        i64 j = 0;
-        if (!tb)
-          for (; j + N <= w; j += N) store(acc + j, load<N>(acc + j) + splat<T, N>(x) * load<N>(row + j));
-        for (; j < w; j++) acc[j] += x * row[tb ? j * ldb : j];
-      }
-      for (i64 j = 0; j < w; j++) {
-        T *out = c + i * ldc + j0 + j;
-        *out = alpha * acc[j] + (beta == 0 ? T(0) : beta * *out);
+        T x = a.at[i * a.row + p * a.col];
+        for (i64 j = 0; j < n; j++) c[i * ldc + j] += x * b.at[p * b.row + j * b.col];
       }
     }
-}
-template <class T> JC_INLINE void Product<T>::operator()(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) const {
-  if (small) Blas<T>::small()(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-  else if (auto f = Blas<T>::get()) f(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-  else plain_gemm<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}
-// Up to about 290^3 our kernel beats OpenBLAS by 5 to 50 %, except for thin results and for a
-// transposed A whose columns lie pages apart.
-template <class T> JC_INLINE Product<T> product_for(bool ta, i64 m, i64 n, i64 k, i64 lda) {
-  (void)Uses<T>::product;
-  bool fits = m >= 24 && n >= 32 && (f64)m * n * k <= 25e6 && !(ta && lda * sizeof(T) >= 4096);
-  return {Blas<T>::small() && fits};
-}
-template <class T> JC_NOINLINE void serial_gemm(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) {
-  product_for<T>(ta, m, n, k, lda)(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}
-// gemm: split over the team along the longer side of C. Every call packs its operands anew:
-// 8 pieces of a 2048-row product cost 10 % of BLAS's speed, 4 cost 5 %.
-template <class T> JC_NOINLINE void gemm(bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, const T *b, i64 ldb, T beta, T *c, i64 ldc) {
-  auto product = product_for<T>(ta, m, n, k, lda);
-  bool rows = m >= n;
-  i64 grain = !product.small ? 16 : rows ? 6 : 64;
-  parallel(rows ? m : n, grain, team_for_product(m, n, k), [=](i64 lo, i64 hi) {
-    if (rows) product(ta, tb, hi - lo, n, k, alpha, a + (ta ? lo : lo * lda), lda, b, ldb, beta, c + lo * ldc, ldc);
-    else product(ta, tb, m, hi - lo, k, alpha, a, lda, b + (tb ? lo * ldb : lo), ldb, beta, c + lo, ldc);
-  }, product.small ? 1 : 2);
-}
-// batched: `batch` products whose operands lie `sa`, `sb`, `sc` elements apart.
-template <class T> JC_NOINLINE void batched_gemm(i64 batch, bool ta, bool tb, i64 m, i64 n, i64 k, T alpha, const T *a, i64 lda, i64 sa, const T *b, i64 ldb, i64 sb, T beta, T *c, i64 ldc, i64 sc) {
-  if (batch < threads()) {
-    for (i64 i = 0; i < batch; i++) gemm<T>(ta, tb, m, n, k, alpha, a + i * sa, lda, b + i * sb, ldb, beta, c + i * sc, ldc);
-    return;
-  }
-  parallel(batch, 1, team_for_product(batch * m, n, k), [=](i64 lo, i64 hi) {
-    for (i64 i = lo; i < hi; i++) serial_gemm<T>(ta, tb, m, n, k, alpha, a + i * sa, lda, b + i * sb, ldb, beta, c + i * sc, ldc);
   });
+}
+// Where OpenBLAS is ahead: where vectors are short and it has kernels written by hand; and, with long
+// ones, at small products.
+template <class T> JC_INLINE bool blas_first(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b) {
+  return JC_BYTES < 32 || (JC_AVX512 && is_small(m, n, k) && (a.col != 1 || b.row != 1 || n < 32));
+}
+template <class T> JC_NOINLINE void product(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 ldc) {
+  (void)Uses<T>::product;
+  auto brick = Products<T>::brick();
+  if (k == 0) return plain_product(m, n, k, a, b, c, ldc);
+  if (blas_first(m, n, k, a, b) && blas_product(m, n, k, a, b, c, ldc)) return;
+  if (brick && brick(m, n, k, a, b, c, ldc)) return;
+  if (!blas_product(m, n, k, a, b, c, ldc)) plain_product(m, n, k, a, b, c, ldc);
 }
 }  // namespace jc

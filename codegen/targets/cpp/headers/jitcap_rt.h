@@ -11,19 +11,22 @@
 #include "jitcap_simd.h"
 
 typedef int (*JcHost)(long id, void *const *buffers);  // a Python kernel called from compiled code
-typedef void (*JcSgemm)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
-typedef void (*JcDgemm)(int, int, int, int, int, int, double, const double *, int, const double *, int, double, double *, int);
-template <class T> using JcSmallGemm = void (*)(bool, bool, long, long, long, T, const T *, long, const T *, long, T, T *, long);
+template <class T> struct JcView {  // a matrix of any strides
+  const T *at;
+  long row, col;
+};
+template <class T> using JcProduct = bool (*)(long m, long n, long k, JcView<T> a, JcView<T> b, T *c, long ldc);
+template <class T> using JcGemm = void (*)(int, int, int, int, int, int, T, const T *, int, const T *, int, T, T *, int);
 // LAPACK, whose arguments are pointers; the lengths of texts come last.
 template <class T> using JcGesv = void (*)(const int *n, const int *k, T *a, const int *lda, int *pivots, T *b, const int *ldb, int *info);
 template <class T> using JcGetrf = void (*)(const int *m, const int *n, T *a, const int *lda, int *pivots, int *info);
 template <class T> using JcPotrf = void (*)(const char *half, const int *n, T *a, const int *lda, int *info, unsigned long);
 template <class T> using JcPotrs = void (*)(const char *half, const int *n, const int *k, const T *a, const int *lda, T *b, const int *ldb, int *info, unsigned long);
 struct JcApi {  // mirrored by runtime/support.py: Api
-  JcSgemm sgemm;  // cblas_sgemm or null: then the plain loop of jitcap_product.h is used
-  JcDgemm dgemm;
-  JcSmallGemm<float> small_sgemm;  // jitcap_gemm.h, or null
-  JcSmallGemm<double> small_dgemm;
+  JcProduct<float> product_f32;  // jitcap_brick.h, or null
+  JcProduct<double> product_f64;
+  JcGemm<float> sgemm;  // cblas_sgemm, or null
+  JcGemm<double> dgemm;
   JcGesv<float> sgesv;  // jitcap_linalg.h; or null, as the others of LAPACK
   JcGesv<double> dgesv;
   JcGetrf<float> sgetrf;

@@ -106,9 +106,9 @@ class Module:
         weakref.finalize(self, _ctypes.dlclose, self.library._handle).atexit = False
         self.library.jitcap_init(ctypes.byref(self.api))
         support.provide_team()
-        for symbol, (ctype, field) in support.USES_PRODUCT.items():
+        for symbol, ctype in support.USES_PRODUCT.items():
             if hasattr(self.library, symbol):
-                support.provide_small_gemm(ctype, field)
+                support.provide_product(ctype)
         entry = support.address_of(self.library, "jitcap_call")
         self._call = MethodDef(b"jitcap_call", entry, _FASTCALL)
         _methods.append(self._call)

@@ -6,11 +6,11 @@ libgomp's members either spin for milliseconds, which ruins every other process 
 (0.3 ms -> 12 ms measured), or sleep, and waking them for every loop costs 13 to 25 us where ours
 costs 1; and a forked child hangs in libgomp.
 
-Matrix products. Small ones run in a kernel of our own (jitcap_gemm.h), compiled once per machine
-into an object that all graphs share: in each graph it would cost 0.4 s. The others run in OpenBLAS
-of the `scipy-openblas32` wheel, set to one thread: jc::gemm splits them over the same team as
-everything else, so that two pools never fight for the processors. Without the wheel a plain loop
-is used.
+Matrix products. They run in a kernel of our own (jitcap_brick.h), compiled once per machine into an
+object for each type that all graphs share: in each graph it would cost a second. LAPACK, some small
+products, and all of machines with short vectors are of the `scipy-openblas32` wheel, set to one
+thread: they are split over the same team as everything else, so that two pools never fight for the
+processors. Without the wheel products are ours.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Api(ctypes.Structure):
     """JcApi of jitcap_rt.h: what generated code gets from its surroundings."""
 
     _fields_ = (
+        ("product_f32", ctypes.c_void_p),
+        ("product_f64", ctypes.c_void_p),
         ("sgemm", ctypes.c_void_p),
         ("dgemm", ctypes.c_void_p),
-        ("small_sgemm", ctypes.c_void_p),
-        ("small_dgemm", ctypes.c_void_p),
         *((name, ctypes.c_void_p) for name in LAPACK),
         ("run", ctypes.c_void_p),
         ("member", ctypes.c_void_p),
@@ -106,20 +106,17 @@ def _follow() -> None:
     _api[0].threads = threads.get_num_threads()
 
 
-# ---- support objects: the team, the small-product kernels ---
+# ---- support objects: the team, the products ---
 
-SMALL_GEMM: Final = """#include "jitcap_gemm.h"
-JC_ENTRY void small_gemm(bool ta, bool tb, long m, long n, long k, {T} alpha,
-                         const {T} *a, long lda, const {T} *b, long ldb, {T} beta, {T} *c,
-                         long ldc) {{
-  jc::small_gemm<{T}>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+PRODUCT: Final = """#include "jitcap_brick.h"
+JC_MODULE
+JC_ENTRY bool product(long m, long n, long k, JcView<jc::{T}> a, JcView<jc::{T}> b, jc::{T} *c,
+                      long ldc) {{
+  return jc::brick_product(m, n, k, a, b, c, ldc);
 }}
 """
-# The symbol by which an object says that it multiplies matrices of a type: the type, its Api field.
-USES_PRODUCT: Final = {
-    "_ZN2jc4UsesIfE7productE": ("float", "small_sgemm"),
-    "_ZN2jc4UsesIdE7productE": ("double", "small_dgemm"),
-}
+# The symbol by which an object says that it multiplies matrices of a type -> the type.
+USES_PRODUCT: Final = {"_ZN2jc4UsesIfE7productE": "f32", "_ZN2jc4UsesIdE7productE": "f64"}
 TEAM: Final = """#include "jitcap_team.h"
 extern "C" __attribute__((visibility("default"))) void run(
     jc_team::Part part, void *body, long n, long grain, long pieces, int members) {
@@ -130,7 +127,7 @@ extern "C" __attribute__((visibility("default"))) int team(double worth, int mos
   return jc_team::team(worth, most);
 }
 """
-SUPPORT: Final = frozenset({"team.cpp", "gemm.cpp"})  # sources of the objects themselves
+SUPPORT: Final = frozenset({"team.cpp", "product.cpp"})  # sources of the objects themselves
 _support_lock = lock()  # held while one is made
 _begin_lock = lock()  # held until a compiler that was started is known
 
@@ -139,8 +136,8 @@ def provide_team() -> None:
     _provide({"run": "run", "member": "member", "team": "team"}, {"team.cpp": TEAM})
 
 
-def provide_small_gemm(ctype: str, field: str) -> None:
-    _provide({field: "small_gemm"}, {"gemm.cpp": SMALL_GEMM.format(T=ctype)})
+def provide_product(ctype: str) -> None:
+    _provide({f"product_{ctype}": "product"}, {"product.cpp": PRODUCT.format(T=ctype)})
 
 
 def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
@@ -169,6 +166,8 @@ def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
             return
         finally:
             _compiling.remove(built)
+        if hasattr(library, "jitcap_init"):
+            library.jitcap_init(ctypes.byref(api()))
         for field, symbol in fields.items():
             setattr(api(), field, address_of(library, symbol))
         _keep.append(library)
@@ -186,10 +185,10 @@ def prefetch(products: bool) -> None:
         with contextlib.suppress(Exception):  # loading the graph tries again, and reports
             provide_team()
             if products:
-                provide_small_gemm("float", "small_sgemm")
+                provide_product("f32")
 
     known = _api[0] if _api else None
-    if known is None or not known.run or (products and not known.small_sgemm):
+    if known is None or not known.run or (products and not known.product_f32):
         threading.Thread(target=work, name="jitcap-prefetch", daemon=True).start()
 
 

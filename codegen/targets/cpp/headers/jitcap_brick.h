@@ -1,0 +1,332 @@
+// The brick: a register-tiled kernel of matrix products, and products of any layout made of it.
+//
+// C[m,n] (+)= A[m,k] B[k,n]. A brick computes up to M rows by V vectors of C in registers, from M rows
+// of A and W = V * N columns of B (`Panel`s) over a depth k, one fma per element and step, in the order
+// of k. Panels lie packed ([k][M] and [k][W]; turned, padded with zeros) or, where that would cost more
+// than it gains, where the program has them.
+//
+// A product is cut as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication"
+// (TOMS 2008): slabs of up to DEPTH along k, in which all members of the team share the packed panels
+// of one operand (of the longer side of C, the other one's are cut among them), and each keeps a block
+// of its own panels in the second-level cache. Which panels are packed and where k is cut depends on
+// the shape alone, so that results do not depend on the number of threads.
+//
+// Where both operands lie along k and C is a few rows or columns, nothing is packed: `dots` sums
+// vectors along k. Nor is it in tiny products.
+#pragma once
+#include <pthread.h>
+#include <stdlib.h>
+#include "jitcap_tile.h"
+
+namespace jc {
+template <class T> struct Tile {  // 28 of 32 registers hold sums (of 16: 12)
+  static constexpr int N = native_lanes<T>, V = 2, W = V * N, M = JC_AVX512 ? 14 : 6;
+};
+template <class T> constexpr i64 DEPTH = 1536 / sizeof(T);  // of a slab
+constexpr i64 SHARED = 2048, BLOCK = 256;  // lanes: of its shared side; of a block
+constexpr i64 APART = 128 << 10;  // bytes up to which each member packs the shared side for itself
+constexpr i64 FEW = 16 * 16 * 16;  // multiplications that are not worth packing
+constexpr i64 LINES = 2048;       // bytes: rows so far apart, or a multiple, fall on the same cache sets
+
+JC_INLINE i64 smaller(i64 a, i64 b) { return a < b ? a : b; }
+JC_INLINE constexpr i64 up(i64 n, i64 to) { return (n + to - 1) / to * to; }
+
+// ---- packing ----------------------------------------------------------------------------------
+// panel[p * W + i] = x[i * row + p * col] for p < k, i < live; 0 for live <= i < W. A whole vector is
+// stored even where W is no multiple of its lanes: the next p overwrites it; `room` has space behind the last.
+template <class T, int W> JC_INLINE i64 room(i64 k) { return up(W * k + (W % Tile<T>::N ? Tile<T>::N : 0), Tile<T>::N); }
+template <class T, int W> JC_NOINLINE void pack(i64 live, i64 k, const T *x, i64 row, i64 col, T *panel) {
+  constexpr int N = Tile<T>::N;
+  typedef vec<T, N> V;
+  if (live > W) live = W;
+  if (row == 1) {
+    for (i64 p = 0; p < k; p++)
+      JC_UNROLL
+      for (int c = 0; c < W; c += N) {
+        int n = live - c >= N ? N : live > c ? int(live - c) : 0;
+        store(panel + p * W + c, n == N ? load<N>(x + p * col + c) : load_n<N>(x + p * col + c, n));
+      }
+  } else if (col == 1) {
+    for (i64 p = 0; p < k; p += N) {
+      int depth = k - p >= N ? N : int(k - p);
+      JC_UNROLL
+      for (int c = 0; c < W; c += N) {
+        V r[N];
+        JC_UNROLL
+        for (int i = 0; i < N; i++) {
+          const T *from = x + (c + i) * row + p;
+          if (c + i >= live) r[i] = V{};
+          else r[i] = depth == N ? load<N>(from) : load_n<N>(from, depth);
+        }
+        transpose<N>(r);
+        if (depth == N) {
+          JC_UNROLL
+          for (int i = 0; i < N; i++) {
+            if (c + N <= W) store(panel + (p + i) * W + c, r[i]);
+            else store_n(panel + (p + i) * W + c, r[i], W - c);
+          }
+        } else
+          for (int i = 0; i < depth; i++) store_n(panel + (p + i) * W + c, r[i], W - c < N ? W - c : N);
+      }
+    }
+  } else
+    for (i64 p = 0; p < k; p++)
+      for (i64 i = 0; i < W; i++) panel[p * W + i] = i < live ? x[i * row + p * col] : T(0);
+}
+
+// ---- the brick --------------------------------------------------------------------------------
+template <class T> struct Panel {
+  const T *at;
+  i64 step;    // from one p to the next; if `along`, from one row to the next, where p + 1 lies beside p
+  bool along;  // (of A)
+};
+template <class T, int M, int NV, bool Along> JC_NOINLINE void brick(i64 m, i64 w, i64 k, const T *a, i64 step, const T *b, i64 ldb, bool add, T *c, i64 ldc) {
+  constexpr int N = Tile<T>::N;
+  typedef vec<T, N> V;
+  V acc[M][NV] = {};
+  JC_UNROLL
+  for (int i = 0; i < M; i++)
+    JC_UNROLL
+    for (int j = 0; j < NV; j++) __builtin_prefetch(c + (i < m ? i : 0) * ldc + j * N, 1);
+  const T *rows[(M + 2) / 3];  // every third: the others are addressed from them
+  if constexpr (Along) {
+    JC_UNROLL
+    for (int i = 0; i < M; i += 3) rows[i / 3] = a + i * step;
+  }
+  for (i64 p = 0; p < k; p++, b += ldb) {
+    V y[NV];
+    JC_UNROLL
+    for (int j = 0; j < NV; j++) y[j] = load<N>(b + j * N);
+    JC_UNROLL
+    for (int i = 0; i < M; i++) {
+      V x = splat<T, N>(Along ? rows[i / 3][i % 3 * step] : a[i]);
+      JC_UNROLL
+      for (int j = 0; j < NV; j++) acc[i][j] = fma(x, y[j], acc[i][j]);
+    }
+    if constexpr (Along) {
+      JC_UNROLL
+      for (int i = 0; i < M; i += 3) rows[i / 3]++;
+    } else a += step;
+  }
+  JC_UNROLL
+  for (int i = 0; i < M; i++) {
+    if (i >= m) return;
+    JC_UNROLL
+    for (int j = 0; j < NV; j++) {
+      T *out = c + i * ldc + j * N;
+      int n = w - j * N >= N ? N : w > j * N ? int(w - j * N) : 0;
+      if (n == N) store(out, add ? load<N>(out) + acc[i][j] : acc[i][j]);
+      else if (n) store_n(out, add ? load_n<N>(out, n) + acc[i][j] : acc[i][j], n);
+    }
+  }
+}
+template <class T, int NV, int M = 2> JC_NOINLINE void brick_of(i64 m, i64 w, i64 k, const T *a, i64 step, const T *b, i64 ldb, bool add, T *c, i64 ldc) {
+  if constexpr (M < Tile<T>::M) {
+    if (m > M) return brick_of<T, NV, M + 2>(m, w, k, a, step, b, ldb, add, c, ldc);
+  }
+  brick<T, M, NV, false>(m, w, k, a, step, b, ldb, add, c, ldc);
+}
+// c[0..m, 0..w) (+)= a b: m <= M rows and w <= W columns of panels that hold M and W.
+template <class T> JC_INLINE void tile(i64 m, i64 w, i64 k, Panel<T> a, Panel<T> b, bool add, T *c, i64 ldc) {
+  constexpr int N = Tile<T>::N, M = Tile<T>::M;
+  if (w > N) {
+    if (a.along) brick<T, M, 2, true>(m, w, k, a.at, a.step, b.at, b.step, add, c, ldc);
+    else brick_of<T, 2>(m, w, k, a.at, a.step, b.at, b.step, add, c, ldc);
+  } else {
+    if (a.along) brick<T, M, 1, true>(m, w, k, a.at, a.step, b.at, b.step, add, c, ldc);
+    else brick_of<T, 1>(m, w, k, a.at, a.step, b.at, b.step, add, c, ldc);
+  }
+}
+
+// ---- products ---------------------------------------------------------------------------------
+// One operand within a slab: `size` lanes (rows of A, columns of B) as panels of W.
+template <class T, int W> struct Side {
+  JcView<T> x;  // element (lane, p) at [lane * row + p * col]
+  i64 size, k;
+  bool direct;  // whole panels are read where they lie
+  JC_INLINE i64 panels() const { return (size + W - 1) / W; }
+  JC_INLINE bool lies(i64 i) const { return direct && (i + 1) * W <= size; }
+  JC_INLINE void pack_to(T *to, i64 lo, i64 hi) const {
+    for (i64 i = lo; i < hi; i++)
+      if (!lies(i)) pack<T, W>(size - i * W, k, x.at + i * W * x.row, x.row, x.col, to + (i - lo) * room<T, W>(k));
+  }
+  JC_INLINE Panel<T> panel(const T *packed, i64 i) const {  // packed: where panel i would be
+    if (!lies(i)) return {packed, W, false};
+    return {x.at + i * W * x.row, x.row == 1 ? x.col : x.row, x.row != 1};
+  }
+};
+struct Memory {  // of a thread, for panels: a block of its own, and what it shares
+  char *own, *slab;
+};
+constexpr i64 OWN_BYTES = up((BLOCK + 16) * (1536 + 128), 4096), SLAB_BYTES = up((SHARED + 64) * (1536 + 128), 4096);
+inline Memory memory() {
+  static thread_local char *at;
+  static pthread_key_t key;
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  if (!at) {
+    pthread_once(&once, [] { pthread_key_create(&key, free); });
+    at = (char *)aligned_alloc(4096, OWN_BYTES + SLAB_BYTES);
+    pthread_setspecific(key, at);
+  }
+  return {at, at + OWN_BYTES};
+}
+// One slab: `shared` panels by all members, `cut` ones divided among them. Swapped: A is the shared.
+template <bool Swapped, class T, int S, int P> JC_INLINE void slab_product(const Side<T, S> &shared, const Side<T, P> &cut, bool add, T *c, i64 ldc, int team) {
+  constexpr i64 MOST = BLOCK / P;
+  i64 k = cut.k, size = room<T, S>(k), count = shared.panels();
+  bool lies = shared.direct && shared.size % S == 0, apart = !lies && count * size * (i64)sizeof(T) <= APART;
+  T *slab = (T *)memory().slab;
+  if (!lies && !apart)
+    parallel(count, 1, team, [=](i64 lo, i64 hi) { shared.pack_to(slab + lo * size, lo, hi); });
+  parallel(cut.panels(), 1, team, [=](i64 lo, i64 hi) {
+    Memory here = memory();
+    T *own = (T *)here.own, *from = slab;
+    if (apart) shared.pack_to(from = (T *)here.slab, 0, count);
+    i64 blocks = (hi - lo + MOST - 1) / MOST, each = (hi - lo + blocks - 1) / blocks;
+    for (i64 q0 = lo; q0 < hi; q0 += each) {
+      i64 q1 = smaller(q0 + each, hi);
+      cut.pack_to(own, q0, q1);
+      for (i64 i = 0; i < count; i++) {
+        auto x = shared.panel(from + i * size, i);
+        for (i64 q = q0; q < q1; q++) {
+          auto y = cut.panel(own + (q - q0) * room<T, P>(k), q);
+          i64 ni = smaller(shared.size - i * S, S), nq = smaller(cut.size - q * P, P);
+          if constexpr (Swapped) tile<T>(ni, nq, k, x, y, add, c + i * S * ldc + q * P, ldc);
+          else tile<T>(nq, ni, k, y, x, add, c + q * P * ldc + i * S, ldc);
+        }
+      }
+    }
+  }, apart ? 1 : 4);
+}
+
+// Lane i of the result is the sum of r[i], i < Count.
+template <class V, int Count> JC_INLINE V sums_of(const V *r) {
+  if constexpr (Count == 1) return r[0];
+  else {
+    V half[Count / 2];
+    JC_UNROLL
+    for (int i = 0; i < Count / 2; i++) {
+      V lo, hi;
+      interleave(r[i], r[i + Count / 2], &lo, &hi);
+      half[i] = lo + hi;
+    }
+    return sums_of<V, Count / 2>(half);
+  }
+}
+template <class V> JC_INLINE V kept(V v) {  // in a register: a load that several fmas would repeat
+#if JC_X86
+  asm("" : "+v"(v));
+#endif
+  return v;
+}
+template <class T> struct Dots {  // rows x columns of C: as many sums as a vector has lanes
+  static constexpr int N = Tile<T>::N, R = N >= 8 ? 4 : 2, M = N / R;
+};
+template <class T> JC_NOINLINE void dots(i64 m, i64 n, i64 k, const T *a, i64 lda, const T *b, i64 ldb, T *c, i64 ldc) {
+  constexpr int N = Dots<T>::N, R = Dots<T>::R, M = Dots<T>::M;
+  typedef vec<T, N> V;
+  V acc[N] = {};
+  const T *x[M], *y[R];  // beyond the last, the first again
+  JC_UNROLL
+  for (int i = 0; i < M; i++) x[i] = a + (i < m ? i : 0) * lda;
+  JC_UNROLL
+  for (int j = 0; j < R; j++) y[j] = b + (j < n ? j : 0) * ldb;
+  auto step = [&](auto part) __attribute__((always_inline)) {
+    V u[M];
+    JC_UNROLL
+    for (int i = 0; i < M; i++) u[i] = kept(part(x[i]));
+    JC_UNROLL
+    for (int j = 0; j < R; j++) {
+      V v = kept(part(y[j]));
+      JC_UNROLL
+      for (int i = 0; i < M; i++) acc[i * R + j] = fma(u[i], v, acc[i * R + j]);
+    }
+  };
+  i64 p = 0;
+  for (; p + N <= k; p += N) step([=](const T *at) { return load<N>(at + p); });
+  if (p < k) step([=](const T *at) { return load_n<N>(at + p, int(k - p)); });
+  T all[N];
+  store(all, sums_of<V, N>(acc));
+  for (int i = 0; i < m && i < M; i++)
+    for (int j = 0; j < n && j < R; j++) c[i * ldc + j] = all[i * R + j];
+}
+template <class T> JC_NOINLINE void dots_product(i64 m, i64 n, i64 k, const T *a, i64 lda, const T *b, i64 ldb, T *c, i64 ldc) {
+  int team = team_for_product(m, n, k);
+  constexpr int R = Dots<T>::R, M = Dots<T>::M;
+  auto rows = [=](i64 lo, i64 hi, i64 j0, i64 j1) {
+    for (i64 j = j0; j < j1; j += R)
+      for (i64 i = lo; i < hi; i += M) dots(hi - i, j1 - j, k, a + i * lda, lda, b + j * ldb, ldb, c + i * ldc + j, ldc);
+  };
+  if (m <= n) parallel(n, R, team, [=](i64 lo, i64 hi) { rows(0, m, lo, hi); }, 2);
+  else parallel(m, M, team, [=](i64 lo, i64 hi) { for (i64 i = lo; i < hi; i += M) rows(i, smaller(i + M, hi), 0, n); }, 2);
+}
+// A product so small that setting anything up would show: rows of b as they lie, a by its strides.
+template <class T, int N, int M> JC_NOINLINE void few_rows(i64 n, i64 k, JcView<T> a, const T *b, i64 ldb, T *c, i64 ldc) {
+  typedef vec<T, N> V;
+  for (i64 j = 0; j < n; j += N) {
+    int w = n - j < N ? int(n - j) : N;
+    V acc[M] = {};
+    for (i64 p = 0; p < k; p++) {
+      V y = w == N ? load<N>(b + p * ldb + j) : load_n<N>(b + p * ldb + j, w);
+      JC_UNROLL
+      for (int i = 0; i < M; i++) acc[i] = fma(splat<T, N>(a.at[i * a.row + p * a.col]), y, acc[i]);
+    }
+    JC_UNROLL
+    for (int i = 0; i < M; i++) w == N ? store(c + i * ldc + j, acc[i]) : store_n(c + i * ldc + j, acc[i], w);
+  }
+}
+template <class T, int N> JC_INLINE void few_product(i64 m, i64 n, i64 k, JcView<T> a, const T *b, i64 ldb, T *c, i64 ldc) {
+  i64 i = 0;
+  for (; i + 8 <= m; i += 8) few_rows<T, N, 8>(n, k, {a.at + i * a.row, a.row, a.col}, b, ldb, c + i * ldc, ldc);
+  for (; i + 4 <= m; i += 4) few_rows<T, N, 4>(n, k, {a.at + i * a.row, a.row, a.col}, b, ldb, c + i * ldc, ldc);
+  for (; i < m; i++) few_rows<T, N, 1>(n, k, {a.at + i * a.row, a.row, a.col}, b, ldb, c + i * ldc, ldc);
+}
+template <class T> JC_NOINLINE void turned_product(i64 m, i64 n, i64 k, JcView<T> a, const T *b, i64 ldb, T *c, i64 ldc) {
+  constexpr int N = Tile<T>::N;
+  alignas(64) T panel[512 * N];
+  for (i64 j = 0; j < n; j += N) {
+    pack<T, N>(n - j, k, b + j * ldb, ldb, 1, panel);
+    few_product<T, N>(m, smaller(n - j, N), k, a, panel, N, c + j, ldc);
+  }
+}
+template <class T> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 ldc) {
+  constexpr int W = Tile<T>::W, M = Tile<T>::M;
+  if (!memory().own) return false;
+  int team = team_for_product(m, n, k);
+  bool swapped = m <= n, few = n <= W;
+  bool direct_a = n <= 8 * W && (a.row == 1 || (a.col == 1 && (few || a.row * i64(sizeof(T)) % LINES)));
+  bool direct_b = b.col == 1 && m <= 2 * M;
+  i64 parts = (k + DEPTH<T> - 1) / DEPTH<T>, depth = up((k + parts - 1) / parts, 16);
+  i64 mc = swapped ? SHARED : m, nc = swapped ? n : SHARED;
+  for (i64 i = 0; i < m; i += mc)
+    for (i64 j = 0; j < n; j += nc)
+      for (i64 p = 0; p < k; p += depth) {
+        i64 deep = smaller(k - p, depth);
+        Side<T, M> x = {{a.at + i * a.row + p * a.col, a.row, a.col}, smaller(m - i, mc), deep, direct_a};
+        Side<T, W> y = {{b.at + j * b.col + p * b.row, b.col, b.row}, smaller(n - j, nc), deep, direct_b};
+        if (swapped) slab_product<true>(x, y, p > 0, c + i * ldc + j, ldc, team);
+        else slab_product<false>(y, x, p > 0, c + i * ldc + j, ldc, team);
+      }
+  return true;
+}
+// c = a b; rows of c lie ldc apart. False, and nothing written, where there is no memory.
+template <class T> JC_INLINE bool brick_product(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 ldc) {
+  constexpr int N = Tile<T>::N;
+  bool few = m * n * k <= FEW;
+  if (few && b.col == 1) {
+    if (n <= N / 4) few_product<T, N / 4>(m, n, k, a, b.at, b.row, c, ldc);
+    else if (n <= N / 2) few_product<T, N / 2>(m, n, k, a, b.at, b.row, c, ldc);
+    else few_product<T, N>(m, n, k, a, b.at, b.row, c, ldc);
+    return true;
+  }
+  if (m * n * k <= 8 * FEW && b.row == 1 && m >= 4 && n >= 8 && k >= 8 && k <= 512 && (k >= 16 || few)) {
+    turned_product<T>(m, n, k, a, b.at, b.col, c, ldc);
+    return true;
+  }
+  if (smaller(m, n) <= 16 && (k >= 64 || few) && a.col == 1 && b.row == 1) {
+    dots_product<T>(m, n, k, a.at, a.row, b.at, b.col, c, ldc);
+    return true;
+  }
+  return packed_product(m, n, k, a, b, c, ldc);
+}
+}  // namespace jc
