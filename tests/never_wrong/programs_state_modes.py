@@ -87,6 +87,21 @@ def one_context_object_is_entered_again():
 
 
 @case("modes")
+def a_generator_function_is_decorated_inside():
+    w = eager.ones(3, requires_grad=True)
+
+    def step(x):
+        @eager.no_grad()
+        def products():
+            for i in range(3):
+                yield w * x * i
+
+        return [(y, y.requires_grad, eager.is_grad_enabled()) for y in products()]
+
+    return scene(step, nothing)
+
+
+@case("modes")
 def inference_mode_marks_its_results():
     kept = []
 

@@ -13,7 +13,7 @@ import datetime as dt
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -125,6 +125,8 @@ class Reentry:
     def __init__(self, s: Session, fn: Any) -> None:
         if type(fn) is not functools.partial:  # which has no name; asking it for more changes it
             functools.update_wrapper(self, fn)
+            if isinstance(fn, FunctionType):  # by which a decorator knows a generator function
+                self.__code__ = fn.__code__
         self._session = s
         self._fn = fn
 
