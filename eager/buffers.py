@@ -77,7 +77,7 @@ def share_memory_(self: Tensor) -> Tensor:
         array = numpy(self, force=True)
         shared = np.frombuffer(mmap.mmap(-1, max(array.nbytes, 1)), array.dtype, array.size)
         shared.reshape(array.shape)[...] = array
-        self.data = wrap(shared.reshape(array.shape))
+        self.data = wrap(shared.reshape(array.shape), self._storage.apart())
     return self
 
 
@@ -151,6 +151,13 @@ def dim_order(self: Tensor, *, ambiguity_check: bool = False) -> tuple[int, ...]
 @public(method=False)
 def is_storage(obj: Any) -> bool:
     return isinstance(obj, UntypedStorage | TypedStorage)
+
+
+@public()
+def is_inference(input: Tensor) -> bool:
+    """Whether the tensor, or the one that it is a view of, was made in `inference_mode()`: then it
+    is never saved for a derivative, and is written in that mode alone."""
+    return input._storage.inference
 
 
 @public()

@@ -32,7 +32,7 @@ from eager.tape import (
     sweep,
 )
 from eager.tensor import Tensor, wrap
-from eager.traced import Traced, fresh
+from eager.traced import Traced, UnknownValue, fresh
 from eager.tree import Structure, flatten
 
 Thunk = Callable[[], Any]
@@ -251,6 +251,9 @@ def _joined(
     alike stay numbers."""
     columns = list(zip(*rows, strict=True))
     varying = [i for i, column in enumerate(columns) if not _constant(column)]
+    for i in varying:
+        if len({isinstance(x, Tensor) and x._storage.inference for x in columns[i]}) > 1:
+            raise UnknownValue("cond: one arm gives an inference tensor, another a normal one")
     outputs = [[arm.handles[i] for i in varying] for arm in arms]
     avals = [aval_of(columns[i][0]) for i in varying]
     handles = tracer.choice(pick, [arm.part for arm in arms], outputs, avals)
@@ -277,7 +280,7 @@ def aval_of(leaf: Any) -> Aval:
 def value_of(tracer: Any, like: Any, handle: Any, aval: Aval) -> Any:
     """A value of the graph, as the tensor or number that `like` is."""
     if isinstance(like, Tensor):
-        return wrap(fresh(tracer, handle, aval))
+        return wrap(fresh(tracer, handle, aval), like._storage.like())
     return SymNumber(tracer, like.pytype if isinstance(like, SymNumber) else type(like), handle)
 
 

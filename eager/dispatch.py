@@ -25,10 +25,11 @@ from eager.batched import Batched, Level
 from eager.device import transfer
 from eager.device.array import DeviceArray
 from eager.op import REGISTRY, Op
+from eager.storage import Storage
 from eager.sym import SymNumber
 from eager.symint import SymInt
 from eager.tape import CopySlicesNode, OpNode, differentiable, mode
-from eager.tensor import WITH_AVAL, Tensor, ViewOf, bare, refresh, wrap
+from eager.tensor import WITH_AVAL, Tensor, ViewOf, bare, refresh, require_writable, wrap
 from eager.tracebacks import trim
 from eager.traced import Picked, Traced, Tracer, fresh
 
@@ -222,7 +223,10 @@ def variable(x: Tensor) -> Tensor:
     levels = [level for level in (innermost([x]), *mode.levels[-1:]) if level is not None]
     if levels:
         x = lifted(max(levels, key=lambda level: level.number), x)
-    return x.view_as(x) if x.requires_grad else bare(x).requires_grad_()
+    if x.requires_grad:
+        return x.view_as(x)
+    own = wrap(x._array, Storage()) if x._storage.inference else bare(x)
+    return own.requires_grad_()
 
 
 def _apply_batched(op: Op, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
@@ -399,6 +403,7 @@ def write_(target: Tensor, value: Tensor, *, anew: bool = False) -> Tensor:
     records = mode.enabled and (target._requires_grad or value._requires_grad)
     if records:
         _check_writable(target)
+    require_writable(target)
     value = _conform(target, value)
     _store(target, value)
     target._storage.version += 1
@@ -431,11 +436,14 @@ def write_ufunc(op: Op, target: Tensor, other: Any) -> bool:
         return False
     if (needs and mode.enabled) or current_tracer.get() is not None:
         return False
+    storage = target._storage
+    if storage.sealed and not mode.inference:
+        return False
     try:
         _quiet.run(op.ufunc, array, value, out=array)
     except ValueError:  # shapes that do not fit: said where the general way checks them
         return False
-    target._storage.version += 1
+    storage.version += 1
     return True
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eager import autograd
-from eager.autograd import enable_grad, is_grad_enabled
+from eager.autograd import is_grad_enabled
+from eager.autograd.grad_mode import recording
 from eager.batched import Batched
 from eager.dispatch import variable
 from eager.nn.utils.stateless import functional_call as functional_call
@@ -157,7 +158,7 @@ def _value_and_gradient(
 ) -> tuple[Any, Any, Any]:
     """The gradient by the chosen arguments, the value, and what else `func` returned."""
     keep = is_grad_enabled()
-    with enable_grad():
+    with recording():
         changed, chosen = _at(args, argnums)
         out, aux = _parted(func(*changed, **kwargs), has_aux)
         if not isinstance(out, Tensor):
@@ -211,7 +212,7 @@ def grad_and_value(
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """(func(*primals), a function of v that gives v^T J as a tuple by primal), and aux."""
     keep = is_grad_enabled()
-    with enable_grad():
+    with recording():
         changed = [_variables(p) for p in primals]
         out, aux = _parted(func(*changed), has_aux)
     ins, outs = _leaves(changed), _outputs(out, "vjp(f, *primals)")
@@ -224,7 +225,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         given = flatten(cotangents)[0]
         said = "vjp: the cotangents are to have the structure of the outputs"
         _same_structure(cotangents, out, said)
-        with enable_grad():
+        with recording():
             found = _gradients(outs, ins, given)
         own.update(id(x) for x in given if not x.requires_grad)
         return tuple(_fill(changed, [*map(settled, found)]))
@@ -252,7 +253,7 @@ def jvp(
         if isinstance(x, Tensor) and not differentiable(x.dtype):
             raise ValueError(f"Expected primal to be floating point or complex, but got: {x.dtype}")
     keep = is_grad_enabled()
-    with enable_grad():
+    with recording():
         changed = [_variables(p) for p in primals]
         out, aux = _parted(func(*changed), has_aux)
         ins, outs = _leaves(changed), _outputs(out, "jvp(f, primals, tangents)")
@@ -289,7 +290,7 @@ def _by_rows(
     func: Any, argnums: Any, has_aux: bool, args: Sequence[Any], kwargs: dict[str, Any], chunk: Any
 ) -> Any:
     keep = is_grad_enabled()
-    with enable_grad():
+    with recording():
         changed, chosen = _at(args, argnums)
         out, aux = _parted(func(*changed, **kwargs), has_aux)
         _outputs(out, "vjp(f, *primals)")
@@ -336,7 +337,7 @@ def _by_columns(
     func: Any, argnums: Any, has_aux: bool, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
     keep = is_grad_enabled()
-    with enable_grad():
+    with recording():
         changed, chosen = _at(args, argnums)
         out, aux = _parted(func(*changed, **kwargs), has_aux)
         ins, outs = _leaves(chosen), _outputs(out, "jvp(f, primals, tangents)")
@@ -363,7 +364,7 @@ def _columns(
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """(func(*primals), a function of tangents that gives J tangents)."""
     keep = is_grad_enabled()
-    with enable_grad():
+    with recording():
         changed = [_variables(p) for p in primals]
         out = func(*changed)
         ins, outs = _leaves(changed), _outputs(out, "linearize(f, *primals)")
@@ -374,7 +375,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     def product(*tangents: Any) -> Any:
         said = "linearize: the tangents are to have the structure of the primals"
         _same_structure(tangents, primals, said)
-        with enable_grad():
+        with recording():
             found = _gradients(linear, dual, _leaves(tangents))
         return _fill(out, [_settled(x, own, keep) for x in found])
 

@@ -28,7 +28,7 @@ from eager.registry import public
 from eager.sym import SymNumber
 from eager.symint import SymInt, is_int
 from eager.tape import mode
-from eager.tensor import Tensor, wrap
+from eager.tensor import Tensor, require_writable, wrap
 from eager.tracebacks import trim
 from eager.traced import Picked, Traced
 
@@ -302,6 +302,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         write_(view, source.to(self.dtype), anew=True)
         return
     if _is_there(value, view, picks):
+        require_writable(self)
         self._storage.version += 1
         return
     dims = tuple(d for d, _ in picks)

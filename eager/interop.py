@@ -27,7 +27,7 @@ from eager.storage import TypedStorage, UntypedStorage
 from eager.sym import SymNumber
 from eager.symint import SymInt
 from eager.tape import mode
-from eager.tensor import WITH_AVAL, Tensor, wrap
+from eager.tensor import WITH_AVAL, Tensor, require_writable, wrap
 from eager.traced import Traced
 from eager.tree import ragged
 
@@ -456,6 +456,7 @@ def set_(self: Tensor, source: Tensor) -> Tensor:
     """Take the memory of `source`."""
     if type(self._array) is not DeviceArray:
         known(self, "set_()")
+    require_writable(self)
     self._array, self._storage, self._view = source._array, source._storage, source._view
     return self
 

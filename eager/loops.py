@@ -21,6 +21,7 @@ from eager.mapped_flow import of_examples
 from eager.named import Label, joined, label_of, put_name
 from eager.ops.move import cat, flip, stack
 from eager.ops.view import movedim, narrow
+from eager.stand_in import StandInStorage, check_kinds
 from eager.symint import SymInt, bounds, hint, index, of_data
 from eager.tape import FREED, Node, differentiable, edge_of, full, mode, sequence_now
 from eager.tensor import Tensor, wrap
@@ -271,6 +272,8 @@ class Loop:
             return [handle_of(self.tracer, t) for t in (*self.ends, *self.ys)]
 
         self.handles, self.part = self.tracer.body(run)
+        rows = zip(self.carries, self.start, self.ends, strict=True)
+        check_kinds((*self.ends, *self.ys), *rows, *zip(self.slices, self.stacks, strict=False))
         inner = inner_nodes((*self.ends, *self.ys), (self.span,))
         if any(node.retained or node.hooks for node in inner):
             self.tracer.refuse_effect("retain_grad() or a hook inside the body of a loop")
@@ -281,7 +284,7 @@ class Loop:
         """A tensor that stands for a value of each step; it may not be written."""
         handle = self.tracer.placeholder(name, aval)
         memory = TracedStorage(self.tracer, handle, aval)
-        made: Tensor = wrap(Traced(aval, memory, handle, strides=strides))
+        made: Tensor = wrap(Traced(aval, memory, handle, strides=strides), StandInStorage())
         made._requires_grad = needs
         return made
 
@@ -303,7 +306,8 @@ class Loop:
             self.numbers,
         )
         avals = [t.aval for t in self.ends] + [self.stacked(t) for t in self.ys]
-        made: Leaves = [wrap(fresh(self.tracer, h, a)) for h, a in zip(handles, avals, strict=True)]
+        rows = zip(handles, avals, (*self.ends, *self.ys), strict=True)
+        made: Leaves = [wrap(fresh(self.tracer, h, a), t._storage.like()) for h, a, t in rows]
         return made[:count], made[count:]
 
     def finish(self, needs: Sequence[bool]) -> tuple[Leaves, Leaves]:

@@ -36,6 +36,7 @@ from eager.mapped_flow import (
     raised,
     recorded_plain,
 )
+from eager.stand_in import check_kinds
 from eager.sym import SymNumber
 from eager.tape import Node, differentiable, edge_of, full, mode
 from eager.tensor import Tensor, bare
@@ -182,6 +183,10 @@ def record_rounds(
         needs = later  # what the first round carries on has a history, if not what it begins with
 
 
+def _are_tensors(values: Sequence[Any]) -> bool:
+    return all(isinstance(x, Tensor) for x in values)
+
+
 def _has_history(x: Any) -> bool:
     return isinstance(x, Tensor) and differentiable(x.dtype) and x.requires_grad
 
@@ -207,12 +212,17 @@ class _Plain:
             return [handle_of(tracer, x) for x in (again, *self.ends)]
 
         self.handles, self.part = tracer.body(run)
+        rows = [row for row in zip(stands, start, self.ends, strict=True) if _are_tensors(row)]
+        check_kinds([end for _, _, end in rows], *rows)
 
     def results(self, go: Any, *, refused: bool) -> list[Any]:
         """What is carried last. `refused`: a gradient of it is an error."""
         first = [handle_of(self.tracer, x) for x in self.start]
         handles = self.tracer.loop(go, self.part, self.handles, self.places, first, self.avals)
-        rows = zip(self.start, handles, self.avals, strict=True)
+        kinds = [
+            b if isinstance(b, Tensor) else a for a, b in zip(self.start, self.ends, strict=True)
+        ]
+        rows = zip(kinds, handles, self.avals, strict=True)
         results = [value_of(self.tracer, *row) for row in rows]
         tensors = [t for t in results if isinstance(t, Tensor) and differentiable(t.dtype)]
         if refused and tensors:

@@ -6,13 +6,14 @@ its views have in common. `UntypedStorage` and `TypedStorage` are how users see 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from eager.device import CPU, device
 from eager.dtype import DType
+from eager.mode import mode
 
 
 class Storage:
@@ -25,12 +26,62 @@ class Storage:
 
     version = 0
     history = 0
+    inference = False  # whether its tensors are inference tensors: never saved for a derivative
+    sealed = False  # whether they are written in inference mode alone, and count no versions
 
-    def moved(self) -> Storage:
-        """That of a tensor which got other memory: its views and bases keep theirs."""
-        own = Storage()
+    def moved(self, to: Storage) -> Storage:
+        """That of a tensor which got other memory, `to`: its views and bases keep theirs."""
+        own = to.apart()
         own.version, own.history = self.version, self.history
         return own
+
+    def apart(self) -> Storage:
+        """That of a tensor which shares the memory and counts its writes for itself."""
+        return Storage()
+
+    def detached(self) -> Storage:
+        """That of what `detach()` gives: writes show in both and are counted."""
+        return self
+
+    def like(self) -> Storage:
+        """Another of its kind."""
+        return Storage()
+
+    def counted(self) -> int:
+        """The version, as users see it. RuntimeError where none is counted."""
+        if self.sealed:
+            raise RuntimeError("inference tensors do not count versions: a clone() of one does")
+        return self.version
+
+
+class InferenceStorage(Storage):
+    """That of a tensor which was made in inference mode, and of its views; not `sealed` that of
+    what `detach()` gives of one outside of the mode: it may be written."""
+
+    inference = True
+
+    def __init__(self, sealed: bool = True) -> None:
+        self.sealed = sealed
+
+    def apart(self) -> Storage:
+        return InferenceStorage(mode.inference)
+
+    def detached(self) -> Storage:
+        return self.apart() if self.sealed and not mode.inference else self
+
+    def like(self) -> Storage:
+        return InferenceStorage(self.sealed)
+
+
+def new_storage() -> Storage:
+    """That of a tensor which is made now."""
+    return InferenceStorage() if mode.inference else Storage()
+
+
+OUTSIDE: Final = (
+    "{} an inference tensor outside of inference_mode() is not allowed: its writes are not "
+    "counted. Use a clone() of it, which is made outside and so a normal tensor"
+)
 
 
 def owner_of(array: Any) -> Any:
@@ -65,7 +116,7 @@ class UntypedStorage:
 
     def __init__(self, size: int = 0, *, device: Any = None) -> None:
         self._bytes: Any = np.zeros(size, np.uint8)
-        self._storage = Storage()
+        self._storage = new_storage()
 
     @classmethod
     def over(cls, memory: Any, storage: Storage | None = None) -> UntypedStorage:

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import threading
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from eager import dtype as dt
 from eager.aval import Aval, array_aval, same, scalar_aval
-from eager.batched import Level
 from eager.gradient_hooks import AFTER, BEFORE, RemovableHandle, after_hook, hook_node, through
+from eager.mode import Anomaly as Anomaly
+from eager.mode import Autocast as Autocast
+from eager.mode import mode as mode
 from eager.op import Op
 from eager.tensor import WITH_AVAL, Tensor, bare, wrap
 from eager.traced import Traced, UnknownValue
@@ -31,32 +32,6 @@ FREED = (
     "graph a second time."
 )
 _sequence = itertools.count()
-# The types that matrix products have under autocast: on the CPU, on GPUs (None: off there).
-Autocast = tuple[dt.DType | None, dt.DType | None]
-
-
-class Anomaly(NamedTuple):
-    """What anomaly detection looks for."""
-
-    check_nan: bool
-
-
-class _Mode(threading.local):
-    """Whether operations are recorded, in which types they run, and for how many examples, per
-    thread."""
-
-    enabled = True
-    inference = False
-    autocast: Autocast | None = None  # None where no device has it on
-    levels: tuple[Level, ...] = ()  # the mapped functions that run, the innermost last
-    behind: Node | None = None  # whose derivative is being taken
-    anomaly: Anomaly | None = None  # look at the gradients of every derivative
-    saved_hooks: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # pack and unpack
-    at_end: tuple[Callable[[], None], ...] = ()  # of the backward that runs: who waits for it
-    used: list[tuple[Node, Any]] | None = None  # notes what is released, and what it had saved
-
-
-mode = _Mode()
 
 
 def stale(dtype: Any, shape: Sequence[int], name: str, found: int, expected: int) -> str:
@@ -217,7 +192,20 @@ def _aval(x: Any) -> Aval:
 
 
 def _saved(x: Any, op: Op) -> Any:
-    return Saved(x, op.name) if isinstance(x, Tensor) else x
+    if not isinstance(x, Tensor):
+        return x
+    if x._counts is not None and x._counts.inference:
+        require_savable(x, op.name)
+    return Saved(x, op.name)
+
+
+def require_savable(x: Tensor, name: str) -> None:
+    """RuntimeError for an inference tensor, but in inference mode, where transforms record."""
+    if x._storage.inference and not mode.inference:
+        raise RuntimeError(
+            f"an inference tensor cannot be saved for the derivative of {name}: clone() it outside "
+            "of inference_mode() first, or make it under no_grad() instead"
+        )
 
 
 def _conj(x: Any) -> Any:
@@ -433,7 +421,7 @@ def sweep(
         slots[index] = grad if slots[index] is None else slots[index] + grad
 
     _announce(roots)
-    enabled, outer, mode.enabled = mode.enabled, mode.behind, create
+    enabled, outer, mode.enabled = mode.enabled, mode.behind, create and mode.may_record
     try:
         for edge, grad in roots:
             deliver(edge, grad)

@@ -19,8 +19,9 @@ from eager.batched import Batched
 from eager.device import CPU, Size, device
 from eager.device.array import DeviceArray
 from eager.dtype import DType
+from eager.mode import inferring, mode
 from eager.notice import warn
-from eager.storage import Storage, owner_of
+from eager.storage import OUTSIDE, InferenceStorage, Storage, new_storage, owner_of
 from eager.sym import SymNumber
 from eager.symint import SymInt, most, of_data
 from eager.traced import Traced, UnknownValue
@@ -122,7 +123,7 @@ class Tensor:
             tensor._array = np.array(given, dtype=dt.get_default_dtype().np)
         else:
             tensor._array = np.zeros(args or (0,), dt.get_default_dtype().np)
-        tensor._storage = Storage()
+        tensor._storage = new_storage()
         return tensor
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -238,7 +239,7 @@ class Tensor:
 
     @property
     def _version(self) -> int:
-        return self._storage.version
+        return self._storage.counted()
 
     # ---- its place on the tape
     @property
@@ -257,11 +258,8 @@ class Tensor:
                 "computed variable in a "
                 "subgraph that doesn't require differentiation use var_no_grad = var.detach()."
             )
-        if value and not (self.dtype.is_floating_point or self.dtype.is_complex):
-            raise RuntimeError(
-                "only Tensors of floating point and complex dtype can require gradients, this "
-                f"one is {self.dtype}"
-            )
+        if value:
+            _require_differentiable(self)
         if value and not self._requires_grad and type(self._array) is Traced:
             self._array = self._array.storage.tracer.distinct(self._array)
         self._requires_grad = bool(value)
@@ -324,14 +322,17 @@ class Tensor:
     def data(self) -> Tensor:
         """The same memory without the tape; writes through it are not counted."""
         array = self._array
-        return wrap(array.of(array.value.data) if type(array) is Batched else array)
+        if type(array) is Batched:
+            return wrap(array.of(array.value.data))
+        return wrap(array, self._storage.apart())
 
     @data.setter
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"data must be a Tensor, got {type(value).__name__}")
-        if self._counts is not None and value._array is not self._array:
-            self._counts = self._counts.moved()
+        counted = self._counts is not None or value._storage.inference
+        if counted and value._array is not self._array:
+            self._counts = self._storage.moved(value._storage)
         self._array = value._array
 
     def detach(self) -> Tensor:
@@ -339,7 +340,7 @@ class Tensor:
         array = self._array
         if type(array) is Batched:  # nor on those outside of the mapped function
             array = array.of(array.value.detach())
-        return wrap(array, self._storage)
+        return wrap(array, self._storage.detached())
 
     def detach_(self) -> Tensor:
         if self._view is not None:
@@ -360,10 +361,29 @@ def wrap(array: Any, storage: Storage | None = None, cls: type[T] = Tensor) -> T
     """A tensor around an array; shares `storage` if the array is a view of another tensor's."""
     tensor = _new(cls)
     tensor._array = array
+    if inferring and storage is None and mode.inference and type(array) is not Batched:
+        storage = InferenceStorage()
     tensor._counts = storage
     tensor._node = tensor._view = tensor._hooks = None
     tensor._requires_grad = False
     return tensor
+
+
+def _require_differentiable(tensor: Tensor) -> None:
+    """RuntimeError for a tensor that cannot require a gradient."""
+    if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
+        raise RuntimeError(
+            "only Tensors of floating point and complex dtype can require gradients, this one is "
+            f"{tensor.dtype}"
+        )
+    if not mode.inference and tensor._storage.inference:
+        raise RuntimeError(OUTSIDE.format("Setting requires_grad=True on"))
+
+
+def require_writable(tensor: Tensor) -> None:
+    """RuntimeError for an inference tensor outside of inference mode."""
+    if not mode.inference and tensor._storage.sealed:
+        raise RuntimeError(OUTSIDE.format("Writing in place to"))
 
 
 def bare(tensor: Tensor) -> Tensor:

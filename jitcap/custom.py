@@ -196,7 +196,7 @@ class CustomOp:
 
     def _look(self, x: Tensor, before: Any, results: tuple[Any, ...], *, first: bool) -> None:
         """Raises where a call wrote an operand, or gave its memory."""
-        if x._version or (first and x._array.tobytes() != before.tobytes()):
+        if x._storage.version or (first and x._array.tobytes() != before.tobytes()):
             self._seen = False
             raise RuntimeError(
                 f"custom op {self.name} writes an argument: name it in mutates_args=, or write "

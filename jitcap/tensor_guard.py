@@ -17,6 +17,8 @@ import numpy as np
 from eager.aval import contiguous_strides
 from eager.dataclass import dataclass
 from eager.device.array import DeviceArray
+from eager.stand_in import Asked
+from eager.storage import InferenceStorage, Storage
 from eager.symint import SymInt
 from eager.tensor import Tensor
 from jitcap.capture.origin import Attribute, DictOf, Fixed, ItemBy, Origin
@@ -39,18 +41,22 @@ class Seen:
         self.written: set[int] = set()
 
     def slot(self, layout: tuple[Any, ...]) -> int:
-        """A new place. `layout`: (shape, dtype, the array's strides, whether any contiguous does).
+        """A new place. `layout`: (shape, dtype, the array's strides, whether any contiguous does,
+        whether an inference tensor does not).
         The dtype is NumPy's or, of an array on a device, eager's: so it tells the two apart."""
         self.arrays.append(None)
         self.layouts.append(layout)
         return len(self.arrays) - 1
 
-    def check(self, index: int, array: Any) -> bool:
-        """A full check of an array, remembered when it passes."""
-        shape, dtype, strides, contiguous = self.layouts[index]
+    def check(self, index: int, tensor: Tensor) -> bool:
+        """A full check of a tensor's array, remembered when it passes. (Of tensors that have one
+        array all are inference tensors, or none.)"""
+        array = tensor._array
+        shape, dtype, strides, contiguous, normal = self.layouts[index]
         if (
             array.shape != shape
             or array.dtype != dtype
+            or (normal and type(tensor._counts) is InferenceStorage)
             or (array.strides != strides and not (contiguous and is_contiguous(array)))
         ):
             return False
@@ -168,6 +174,7 @@ class TensorLike(Guard):
     spans: tuple[int, ...] = ()
     device: str = "cpu"
     layout: tuple[Any, ...] | None = None  # strides in elements, with symbols; None: contiguous
+    kind: Asked | None = None  # whether it is an inference tensor, and that matters
 
     @staticmethod
     def of(
@@ -176,6 +183,7 @@ class TensorLike(Guard):
         where: str,
         shape: tuple[int, ...] | None = None,
         layout: tuple[Any, ...] | None = None,
+        kind: Asked | None = None,
     ) -> TensorLike:
         """`shape`, `layout` (strides in elements): with symbols for those that may differ."""
         array = tensor._array
@@ -190,16 +198,18 @@ class TensorLike(Guard):
             origin, where, type(tensor), sizes, array.dtype, strides,
             tensor.requires_grad, tensor._node is None, tensor._hooks is not None, spans,
             array.aval.device if type(array) is DeviceArray else "cpu", layout,
+            kind,
         )  # fmt: skip
 
     def test(self, names: Names) -> str:
         v = names.var(self.origin)
         own = _own_test(v, names.bind(self.cls), self.requires_grad, self.leaf, self.hooked)
         if self.has_symbols:
+            own = f"{own}{self._kind_test(names, v)}"
             own = f"{own} and {v}._array.dtype is {names.bind(self.dtype)}"
             return own if names.block is not None else f"{own} and {self._sizes_test(names)}"
         if not self.in_rows:
-            return f"{own} and {self._array_test(names, v)}"
+            return f"{own}{self._kind_test(names, v)} and {self._array_test(names, v)}"
         return f"{own} and {_seen_test(names, v, str(self._slot(names)))}"
 
     @property
@@ -213,7 +223,8 @@ class TensorLike(Guard):
 
     @property
     def in_rows(self) -> bool:
-        return not self.has_symbols and not is_argument(self.origin)
+        at_home = not self.has_symbols and not is_argument(self.origin)
+        return at_home and not (self._asks and self.kind and self.kind.inference)
 
     def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
         if not self.in_rows:
@@ -221,6 +232,19 @@ class TensorLike(Guard):
         own = _own_test("v", names.bind(self.cls), self.requires_grad, self.leaf, self.hooked)
         test = f"{own} and {_seen_test(names, 'v', 'i')}"
         return test, (names.var(self.origin), self._slot(names))
+
+    @property
+    def _asks(self) -> bool:
+        """Whether the program behaves in another way with an inference tensor."""
+        return self.kind is not None and self.kind.asked
+
+    def _kind_test(self, names: Names, v: str) -> str:
+        if self.kind is None or not self.kind.asked:
+            return ""
+        counts = names.bind(InferenceStorage)
+        if not self.kind.inference:
+            return f" and type({v}._counts) is not {counts}"
+        return f" and type({v}._counts) is {counts} and {v}._counts.sealed is {self.kind.sealed}"
 
     @property
     def unit(self) -> int:
@@ -273,12 +297,14 @@ class TensorLike(Guard):
 
     def _slot(self, names: Names) -> int:
         seen, _ = seen_of(names)
-        return seen.slot((self.shape, self.dtype, self._own_strides(), self.strides is None))
+        strides = self._own_strides()
+        return seen.slot((self.shape, self.dtype, strides, self.strides is None, self._asks))
 
     def expected(self) -> str:
         steps = (text or "any" for text in self._steps(""))
         strides = f"({', '.join(steps)})" if self.spans and self.has_symbols else self.strides
-        return _describe(self.cls, self.shape, self.dtype, strides, self.requires_grad, self.device)
+        text = _describe(self.cls, self.shape, self.dtype, strides, self.requires_grad, self.device)
+        return f"{text} ({_shown(self.kind)})" if self.kind and self._asks else text
 
     def got(self, value: Any) -> str:
         if not isinstance(value, Tensor):
@@ -287,7 +313,14 @@ class TensorLike(Guard):
         strides = None if is_contiguous(array) else array.strides
         given = type(value), array.shape, array.dtype, strides, value.requires_grad
         text = _describe(*given, str(value.device))
+        text += f" ({_shown(value._storage)})" if self._asks else ""
         return f"{text}{'' if value._hooks is None else ' (hooks)'}"
+
+
+def _shown(kind: Asked | Storage) -> str:
+    if not kind.inference:
+        return "normal"
+    return "inference" if kind.sealed else "inference, detached"
 
 
 @functools.lru_cache(maxsize=256)  # a model has few kinds of tensors
@@ -306,7 +339,7 @@ def _own_test(v: str, cls: str, requires_grad: bool, leaf: bool, hooked: bool) -
 def _seen_test(names: Names, v: str, index: str) -> str:
     seen, name = seen_of(names)
     arrays = names.bind(seen.arrays)
-    return f"({v}._array is {arrays}[{index}] or {name}.check({index}, {v}._array))"
+    return f"({v}._array is {arrays}[{index}] or {name}.check({index}, {v}))"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

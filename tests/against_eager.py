@@ -55,7 +55,7 @@ def describe(named):
             "name": name, "class": type(t), "shape": tuple(t.shape), "stride": t.stride(),
             "offset": t.storage_offset(), "dtype": t.dtype, "requires_grad": t.requires_grad,
             "leaf": t.is_leaf, "grad_fn": t.grad_fn and t.grad_fn.name(), "output": t.output_nr,
-            "version": t._version, "view": t._base is not None,
+            "version": t._storage.version, "inference": t.is_inference(), "view": t._base is not None,
             "base": [n for n, u in others if u is t._base],
             "same": [n for n, u in others if u is t],
             "counter": [n for n, u in others if u._storage is t._storage],

@@ -413,8 +413,8 @@ CLAIMS = {
         "* Files of `torch.save`": "tests/data/test_hostile_files.py::test_crafted_files",
         "* An optimizer has state": "tests/optim/test_optimizers.py::"
         "test_state_is_there_from_the_beginning_and_saved_once_stepped",
-        "* What is computed in `inference_mode()`": "tests/eager/test_edges.py::"
-        "test_inference_mode_gives_ordinary_tensors",
+        "* Inference tensors are those": "tests/eager/test_inference_mode.py "
+        "tests/capture/test_inference_mode.py",
         "* `func.vmap` calls": "tests/eager/test_vmap.py",
         "* `autograd.detect_anomaly` inside": "tests/eager/test_func_maps.py::"
         "test_anomalies_in_a_compiled_function",

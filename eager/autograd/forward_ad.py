@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 from typing import Any, NamedTuple
 
-from eager.autograd import enable_grad, grad, is_grad_enabled
+from eager.autograd import grad, is_grad_enabled
+from eager.autograd.grad_mode import recording
 from eager.dispatch import variable
 from eager.tape import full
 from eager.tensor import Tensor
@@ -74,7 +75,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     primal = tensor.detach()
     if not _level.duals or not tensor.requires_grad:
         return UnpackedDualTensor(primal, None)
-    with enable_grad():
+    with recording():
         back = variable(full(0, tensor.aval))
         ins = [dual for dual, _ in _level.duals]
         swept = grad(tensor, ins, back, create_graph=True, allow_unused=True)

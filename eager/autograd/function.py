@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from eager.autograd.grad_mode import is_grad_enabled, no_grad
 from eager.batched import Batched, Level
 from eager.dispatch import innermost, lifted
-from eager.tape import FREED, Node, Saved, differentiable, full, mode
+from eager.tape import FREED, Node, Saved, differentiable, full, mode, require_savable
 from eager.tensor import Tensor, bare, wrap
 from eager.traced import Traced
 
@@ -30,10 +30,14 @@ class FunctionCtx:
     _non_differentiable: tuple[Tensor, ...] = ()
     _dirty: tuple[Tensor, ...] = ()
     _materialize = True
+    _records = False  # whether the call goes on the tape
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors for `backward`, which is an error there if they were written since."""
         _require_tensors("save_for_backward", tensors)
+        for t in tensors if self._records else ():
+            if t is not None:
+                require_savable(t, type(self).__name__)
         self._saved = tuple(None if t is None else Saved(t, type(self).__name__) for t in tensors)
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
@@ -265,6 +269,7 @@ def call(methods: Methods, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         args = methods.bound(args, kwargs)
     ctx = FunctionCtx()
     ctx.needs_input_grad = tuple(isinstance(a, Tensor) and _is_wanted(a) for a in args)
+    ctx._records = mode.enabled and any(ctx.needs_input_grad)
     with no_grad():
         if methods.setup_context is None:
             result = methods.forward(ctx, *args)
@@ -273,7 +278,7 @@ def call(methods: Methods, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
             methods.setup_context(ctx, args, result)
     outs = result if isinstance(result, tuple) else (result,)
     _check_dirty(ctx._dirty, outs)
-    if mode.enabled and any(ctx.needs_input_grad):
+    if ctx._records:
         outs = _record(methods, ctx, args, outs, ctx._dirty, ctx._non_differentiable)
     return outs if isinstance(result, tuple) else outs[0]
 

@@ -45,7 +45,7 @@ class set_grad_enabled:
 
 
 def _swap(enabled: bool) -> bool:
-    before, mode.enabled = mode.enabled, enabled
+    before, mode.enabled = mode.enabled, enabled and not mode.inference
     return before
 
 
@@ -118,9 +118,17 @@ class enable_grad(_GradMode):
     _enabled = True
 
 
+class recording(_GradMode):
+    """For transforms (`func.grad`, `jvp`): what is inside is recorded in inference mode, too."""
+
+    def __enter__(self) -> None:
+        self._before, mode.enabled = mode.enabled, True
+
+
 class inference_mode:
-    """Like `no_grad` (tensors made inside may still be used on the tape later, which PyTorch
-    forbids)."""
+    """Nothing inside is recorded, not under `enable_grad` either, and what is made inside are
+    inference tensors (`is_inference()`): outside they raise RuntimeError where they are written or
+    an operation that is recorded saves them. `inference_mode(False)` is normal mode."""
 
     def __new__(cls, mode: Any = True) -> Any:
         return cls()(mode) if callable(mode) else super().__new__(cls)
@@ -130,8 +138,7 @@ class inference_mode:
 
     def __enter__(self) -> None:
         self._before = mode.enabled, mode.inference
-        if self._on:
-            mode.enabled, mode.inference = False, True
+        mode.enabled, mode.inference = not self._on, self._on
 
     def __exit__(self, *_: object) -> None:
         mode.enabled, mode.inference = self._before

@@ -34,7 +34,7 @@ from eager.ops.view import (
 )
 from eager.registry import public
 from eager.symint import integrals, is_int, least, most
-from eager.tensor import Tensor
+from eager.tensor import Tensor, require_writable
 
 Shape = tuple[int, ...]
 
@@ -308,6 +308,7 @@ def _in_place(name: str, fn: Callable[..., Tensor]) -> None:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if self.is_leaf and self.requires_grad:
             raise RuntimeError(LEAF_WRITTEN)
+        require_writable(self)
         out = fn(self, *args, **kwargs)
         self._array, self._node, self._index = out._array, out._node, out._index
         self._view = None if self._view is None else out._view

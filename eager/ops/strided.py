@@ -25,7 +25,7 @@ from eager.ops.kinds import Host, View, require_sizes
 from eager.ops.pointwise import clone
 from eager.registry import public
 from eager.storage import memory_of
-from eager.tensor import Tensor, wrap
+from eager.tensor import Tensor, require_writable, wrap
 from eager.traced import Traced, UnknownValue
 
 Ints = tuple[int, ...]
@@ -200,6 +200,7 @@ def resize_(self: Tensor, *sizes: Any) -> Tensor:
     require_sizes(shape)
     if shape == tuple(self.shape):
         return self
+    require_writable(self)
     memory, start, count = _memory(self), self.storage_offset(), math.prod(shape)
     if start + count > len(memory):
         there = memory[start:]

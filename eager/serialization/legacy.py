@@ -16,7 +16,7 @@ from eager.serialization.memory import Loaded
 from eager.serialization.pickled import Machine
 from eager.serialization.refusal import LoadError, size_of
 from eager.serialization.torch_zip import StorageType, find, unpickled
-from eager.storage import Storage, TypedStorage, UntypedStorage
+from eager.storage import TypedStorage, UntypedStorage
 
 MAGIC: Final = 0x1950A86A20F9469CFC6C
 
@@ -61,7 +61,7 @@ class _Storages:
             self.bytes += size
             if self.bytes > self.file.left():
                 raise LoadError(f"a storage of {size} bytes, more than the file has")
-            storage = self.place(Loaded.over(np.empty(size, np.uint8), Storage()), location)
+            storage = self.place(Loaded.over(np.empty(size, np.uint8)), location)
             if storage.device != CPU:
                 raise LoadError("an old file is read into the host's memory", advice=_TO_CPU)
             self.made[key] = TypedStorage(wrap_storage=storage, dtype=dtype)

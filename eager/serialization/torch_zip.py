@@ -29,7 +29,7 @@ from eager.serialization.torch_write import STORAGES, public_name
 from eager.serialization.trusted import Unpickler
 from eager.sparse.make import sparse_coo_tensor, sparse_csc_tensor, sparse_csr_tensor
 from eager.sparse.tensor import COO, CSC, CSR
-from eager.storage import Storage, TypedStorage, UntypedStorage
+from eager.storage import TypedStorage, UntypedStorage
 from eager.tensor import Tensor
 
 _NEVER = ("sys", "os", "posix", "nt", "subprocess", "builtins")  # whoever asks for them
@@ -274,7 +274,7 @@ class _Storages:
                 return _unsupported("a storage of bytes from a machine of the other byte order")
             part = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
             memory = memory.reshape(-1, part)[:, ::-1].reshape(-1).copy()
-        return Loaded.over(memory, Storage())
+        return Loaded.over(memory)
 
 
 def read(

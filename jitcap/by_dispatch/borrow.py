@@ -26,7 +26,7 @@ from eager.aval import Aval
 from eager.compiler import NO_CAPTURE
 from eager.device.array import DeviceArray
 from eager.optim import Optimizer
-from eager.storage import Storage
+from eager.stand_in import StandInStorage
 from eager.tensor import UNREAD, Tensor, ViewOf, clear, unmade
 from eager.traced import Traced, TracedStorage
 from jitcap.by_dispatch.copies import (
@@ -506,11 +506,12 @@ def load_tensor(b: Borrower, real: Tensor, origin: Origin) -> Any:
     memory = TracedStorage(s.tracer, node, aval, read_only=not is_writable(saved._array))
     clear(real)
     real.__dict__.clear()
-    real._array, real._storage = Traced(aval, memory, node, (), strides), Storage()
+    counts = StandInStorage(saved._storage)
+    real._array, real._storage = Traced(aval, memory, node, (), strides), counts
     real._grad = UNREAD
     if saved.requires_grad:
         real._requires_grad = True
-    outside.guard(TensorLike.of(saved, origin, s.line()))
+    outside.guard(TensorLike.of(saved, origin, s.line(), kind=counts.kind))
     shadow = TensorShadow(saved, origin, real, node)
     s.inputs[node] = s.owners[id(shadow.memory)] = shadow
     outside.lend(shadow)

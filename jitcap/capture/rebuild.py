@@ -14,6 +14,7 @@ from eager.autograd import retain_grad
 from eager.batched import Batched
 from eager.named import NamedNode
 from eager.ops.view import SELECT
+from eager.storage import InferenceStorage, Storage
 from eager.sym import SymNumber
 from eager.symint import SymInt
 from eager.tape import OpNode, edge_of
@@ -300,7 +301,7 @@ class Rebuilder:
             self.counters.setdefault(id(owner.twin._storage), base)
         if not base:
             whole = not array.chain
-            base = self._base(array.storage, f", None{cls}" if whole and cls else "")
+            base = self._base(array.storage, _more(self, tensor, cls) if whole else "")
             if whole:
                 self._count(base, tensor)
                 return base
@@ -313,7 +314,7 @@ class Rebuilder:
     def _wrapped(self, data: str, tensor: Tensor, cls: str) -> str:
         """A tensor with this data, and a counter of writes: that of another one, or its own."""
         counter = self.counters.get(id(tensor._storage))
-        storage = f"{counter}._storage" if counter else "None"
+        storage = f"{counter}._storage" if counter else _fresh(self, tensor)
         name = self.let(f"{self.names.bind(wrap)}({data}, {storage}{cls})")
         if not counter:
             self._count(name, tensor)
@@ -381,6 +382,20 @@ class Rebuilder:
             if key not in TENSOR_FIELDS:
                 self.lines.append(f"{name}.{key} = {self.expr(value)}")
         return name
+
+
+def _more(make: Rebuilder, tensor: Tensor, cls: str) -> str:
+    """The further arguments of `wrap`, for a tensor that owns its memory."""
+    counts = _fresh(make, tensor)
+    return f", {counts}{cls}" if cls or counts != "None" else ""
+
+
+def _fresh(make: Rebuilder, tensor: Tensor) -> str:
+    """What counts the writes to a new tensor: None is what the mode makes."""
+    storage = tensor._storage
+    if storage.inference:
+        return f"{make.names.bind(InferenceStorage)}({storage.sealed})"
+    return f"{make.names.bind(Storage)}()" if make.session.modes.inference else "None"
 
 
 def _made(make: Rebuilder, value: Any) -> str:

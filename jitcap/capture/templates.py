@@ -86,6 +86,8 @@ def _form(x: Any, seen: dict[int, int]) -> Any:
     memory = array.storage
     if memory.picked or memory.read_only or array.generation != memory.generation:
         return None
+    if not mode.inference and x._storage.sealed:  # a write is an error
+        return None
     if not array.chain and array.handle is not memory.handle:
         return None
     same = [seen.setdefault(id(y), len(seen)) for y in (x, array, memory, x._storage, array.handle)]

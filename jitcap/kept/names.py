@@ -143,6 +143,7 @@ _CALLED: Final = {
     "sleep thread_time thread_time_ns time time_ns",
     "types": "CellType FunctionType MethodType SimpleNamespace",
     "eager.dispatch": "apply",
+    "eager.storage": "InferenceStorage Storage",
     "eager.tensor": "wrap",
     "eager.tape": "retain_grad",
     "eager.autograd": "retain_grad",

@@ -32,6 +32,7 @@ from eager.device import Size, device, places
 from eager.device import default as default_device
 from eager.dtype import DType
 from eager.op import REGISTRY, Op
+from eager.stand_in import Asked
 from eager.symint import SymInt
 from jitcap import graph as ir
 from jitcap.capture.native import is_library_module
@@ -81,7 +82,7 @@ _MAKE: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {n: t for t, n in _CON
 def _families() -> dict[str, type]:
     """The records: guards, origins, and what they are made of."""
     found: dict[str, type] = {
-        c.__name__: c for c in (Aval, Joint, Segment, Tape, Call, Value, ir.Where)
+        c.__name__: c for c in (Asked, Aval, Joint, Segment, Tape, Call, Value, ir.Where)
     }
     stack: list[type] = [Guard, Origin]
     while stack:
@@ -193,7 +194,7 @@ def _write_seen(writer: Writer, value: Seen) -> tuple[Any, ...]:
     if value.arrays.count(None) != len(value.arrays):
         raise Unkept("arrays that were seen")
     each = {layout: i for i, layout in enumerate(dict.fromkeys(value.layouts))}
-    layouts = [[shape, str(dtype), strides, any_] for shape, dtype, strides, any_ in each]
+    layouts = [[shape, str(dtype), *rest] for shape, dtype, *rest in each]
     return ("seen", writer.write(value.arrays), layouts, [each[row] for row in value.layouts])
 
 
@@ -406,11 +407,12 @@ _LAYOUT_DTYPES: Final = DTYPES | {str(d): d for d in dt.ALL}
 
 def _read_seen(reader: Reader, arrays: Any, rows: list[Any], numbers: list[Any]) -> Seen:
     layouts = []
-    for shape, name, strides, contiguous in rows:
+    for shape, name, strides, *flags in rows:
         if any(type(n) is not int for n in (*shape, *strides)):
             raise Unreadable("no layout")
         dtype = _LAYOUT_DTYPES[name]
-        layouts.append((tuple(shape), dtype, tuple(strides), _only(bool, contiguous)))
+        contiguous, normal = (_only(bool, flag) for flag in flags)
+        layouts.append((tuple(shape), dtype, tuple(strides), contiguous, normal))
     seen = Seen()
     seen.arrays = _only(list, reader._read(arrays))
     seen.layouts = [layouts[_index(number)] for number in numbers]

@@ -563,13 +563,3 @@ def test_images_of_bytes_are_resized_in_fixed_point(mode, antialias):
         ]
         for each in got:
             np.testing.assert_array_equal(each.numpy(), want)
-
-
-def test_inference_mode_gives_ordinary_tensors():
-    with eager.inference_mode():
-        x = eager.ones(2, requires_grad=True) * 2
-    assert not x.requires_grad
-    assert not hasattr(x, "is_inference")
-    weight = eager.ones(2, requires_grad=True)
-    (weight * x.add_(1)).sum().backward()
-    assert weight.grad.tolist() == [3, 3]

@@ -109,7 +109,8 @@ def inference_mode_marks_its_results():
         with eager.inference_mode():
             y = x * 2
         kept.append(y)
-        return y, eager.is_inference_mode_enabled(), y.requires_grad
+        flags = y.requires_grad, y.is_inference(), x.is_inference()
+        return y, eager.is_inference_mode_enabled(), flags
 
     return scene(step, nothing, observe=lambda: kept)
 

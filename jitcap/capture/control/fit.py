@@ -45,6 +45,8 @@ def check_tensors(session: Any, spans: Sequence[Span], a: Tensor, b: Tensor, *le
     given = [x for r in session.rolls for x in r.given]  # which have no history yet
     if type(a) is not Tensor or type(b) is not Tensor:
         raise Differ("a tensor of a class of its own")
+    if (a._storage.inference, a._storage.sealed) != (b._storage.inference, b._storage.sealed):
+        raise Differ("one way leaves an inference tensor, the other a normal one")
     if not same_look(a.aval, b.aval):
         raise Differ(f"one way leaves {a.aval!r}, the other {b.aval!r}")
     for x in (a, b):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from eager.autograd import mode
@@ -20,6 +20,7 @@ from eager.aval import Aval, contiguous_strides, same_aval
 from eager.loops import Loop
 from eager.ops.move import flip, stack
 from eager.ops.view import movedim
+from eager.stand_in import check_kinds
 from eager.sym import SymNumber
 from eager.symint import hint, known_eq, known_lt, of_data
 from eager.tape import differentiable
@@ -184,6 +185,7 @@ class Trial:
             self.loop.record(self._step, self.needs)
         finally:
             self.s.rolls.pop()
+        check_kinds((), *self.elements.places)
         ends = zip(self.needs, self.loop.ends, strict=True)
         if any(need and not t.requires_grad for need, t in ends):
             raise NotRolled  # the first step has a history that later ones have not
@@ -420,6 +422,7 @@ class Elements:
         self.trial, self.loop, self.numbers = trial, trial.loop, trial.numbers
         self.stacks: list[Callable[[], Tensor]] = []  # of all steps, made behind the loop
         self.slices: dict[Any, tuple[Tensor, Tensor]] = {}
+        self.places: list[tuple[Tensor, ...]] = []  # what stands for an element, and of what
         self.rows: dict[int, tuple[Tensor, Callable[[int], Tensor]]] = {}  # see `Behind`
 
     def of(self, through: Steps) -> Any:
@@ -439,23 +442,26 @@ class Elements:
         ordered = values[::-1] if self.trial.step < 0 else values
         needs = mode.enabled and values[0].requires_grad
         return self._place(
-            values[0].aval, strides_of(values[0]), needs, lambda: stack(ordered),
+            values, values[0].aval, strides_of(values[0]), needs, lambda: stack(ordered),
             values.__getitem__,
         )  # fmt: skip
 
     def _place(
         self,
+        of: Sequence[Tensor],
         aval: Aval,
         strides: tuple[int, ...],
         needs: bool,
         stacked: Callable[[], Tensor],
         real: Callable[[int], Tensor],
     ) -> Tensor:
-        """What stands for an element; `stacked` makes a tensor of all, `real` the one of a step."""
+        """What stands for an element of these; `stacked` makes a tensor of all, `real` the one of a
+        step."""
         place = self.loop.place(f"x{len(self.stacks)}", aval, needs, strides)
         self.loop.slices.append(place)
         self.stacks.append(stacked)
         self.rows[id(place)] = place, real
+        self.places.append((place, *of))
         return place
 
     def given_parts_of(self) -> list[Tensor]:
@@ -496,7 +502,8 @@ class Elements:
                 return found
 
             part = Aval(shape, aval.dtype, aval.device)
-            self.slices[key] = x, self._place(part, strides, needs, stacked, functools.cache(real))
+            at = functools.cache(real)
+            self.slices[key] = x, self._place([x], part, strides, needs, stacked, at)
         return self.slices[key][1]
 
 

@@ -22,8 +22,10 @@ from eager.device.array import DeviceArray
 from eager.interop import shared
 from eager.named import label_of
 from eager.notice import warn_if_read_only
-from eager.storage import Storage
+from eager.stand_in import StandInStorage
+from eager.storage import InferenceStorage, Storage
 from eager.sym import SymNumber
+from eager.tape import mode
 from eager.tensor import UNREAD, Tensor, wrap
 from eager.traced import Traced, TracedStorage
 from jitcap.capture.breaks import Break
@@ -146,6 +148,9 @@ class TensorShadow(Shadow):
         if self.has_another_array():
             if self.real._view is not None:
                 raise Break("effect", f"{self.origin.show()}, a view, gets another array or shape")
+            if twin._storage.inference or self.real._storage.inference:
+                what = f"{self.origin.show()} gets another array, and inference tensors are there"
+                raise Break("effect", what)
             again = make.expr(wrap(twin._array))
             own = type(twin._array) is Traced and twin._array.storage is self.memory
             if own:  # its views stay views of it
@@ -203,11 +208,12 @@ class TensorKind(NativeKind):
         aval, strides = _layout(s, real, origin)
         node = s.tracer.input(f"x{len(s.tracer.inputs)}", aval)
         storage = TracedStorage(s.tracer, node, aval, read_only=not is_writable(real._array))
-        twin = wrap(Traced(aval, storage, node, (), strides), Storage(), type(real))
+        counts = StandInStorage(real._storage)
+        twin = wrap(Traced(aval, storage, node, (), strides), counts, type(real))
         if real.requires_grad:
             twin._requires_grad = True
         twin._grad = UNREAD
-        s.guards.add(TensorLike.of(real, origin, s.line(), aval.shape, strides))
+        s.guards.add(TensorLike.of(real, origin, s.line(), aval.shape, strides, counts.kind))
         shadow = TensorShadow(real, origin, twin, node)
         s.inputs[node] = s.owners[id(shadow.memory)] = shadow
         s.outside.register(shadow)
@@ -446,7 +452,7 @@ def _input(array: Any) -> Tensor | None:
         or min(array.strides, default=0) < 0
     ):
         return None
-    return shared(array)
+    return wrap(shared(array)._array, Storage())  # a normal one in inference mode, too
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -474,7 +480,7 @@ def tensor_of(s: Session, value: Any) -> Any:
         if made is None:
             return value
         known = s.arrays[id(value)] = s.outside.load(made, AsTensor(shadow.origin))
-    return known.detach()
+    return wrap(known._array, InferenceStorage()) if mode.inference else known.detach()
 
 
 def warn_of_array(s: Session, value: Any) -> None:
