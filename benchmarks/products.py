@@ -1,8 +1,9 @@
-"""Matrix products alone: python -m benchmarks.products [--dtype float64] [--threads 2] [--only 512]
+"""Products alone: python -m benchmarks.products [--dtype bfloat16] [--threads 2] [--only 512]
 
-Ours, as compiled code calls them, in a loop of C++; OpenBLAS in the same loop, split over the same
-team; `torch.matmul(..., out=...)` in a loop of Python. Each round times all three, one after the
-other; a row shows the best of each in GFLOP/s, and ours over the better of the other two.
+Ours, as compiled code calls them, in a loop of C++ (results of 16-bit operands are float32);
+OpenBLAS in the same loop, split over the same team; `torch.matmul(..., out=...)` in a loop of
+Python. Each round times all of them, one after the other; a row shows the best of each in GFLOP/s,
+and ours over the better of the others.
 """
 
 import argparse
@@ -12,7 +13,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import torch
 
 import eager
@@ -22,21 +22,21 @@ from eager.config import config
 SOURCE = """#include "jitcap_dot.h"
 JC_MODULE
 using namespace jc;
-template <class T> void repeat(int blas, i64 count, i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 times) {
+template <class S, class T> void repeat(int blas, i64 count, i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, T *c, i64 times) {
   const i64 batch[] = {count, m * k, k * n};
   for (i64 t = 0; t < times; t++) {
     if (!blas) dot(m, n, k, a, b, c, 1, batch);
-    else if (count < threads())
-      for (i64 i = 0; i < count; i++) blas_product(m, n, k, {a.at + i * m * k, a.row, a.col}, {b.at + i * k * n, b.row, b.col}, c + i * m * n, n);
-    else parallel(count, 1, team_for_product(count * m, n, k), [=](i64 lo, i64 hi) {
-      for (i64 i = lo; i < hi; i++) blas_product(m, n, k, {a.at + i * m * k, a.row, a.col}, {b.at + i * k * n, b.row, b.col}, c + i * m * n, n);
-    });
+    else if constexpr (same<S, T>)
+      parallel(count, 1, count < threads() ? 1 : team_for_product(count * m, n, k), [=](i64 lo, i64 hi) {
+        for (i64 i = lo; i < hi; i++) blas_product(m, n, k, {a.at + i * m * k, a.row, a.col}, {b.at + i * k * n, b.row, b.col}, c + i * m * n, n);
+      });
   }
 }
-#define REPEAT(T) JC_ENTRY void repeat_##T(int blas, i64 count, i64 m, i64 n, i64 k, int ta, int tb, void *a, void *b, void *c, i64 times) { \\
-  repeat<T>(blas, count, m, n, k, {(T *)a, ta ? 1 : k, ta ? m : 1}, {(T *)b, tb ? 1 : n, tb ? k : 1}, (T *)c, times); }
-REPEAT(f32) REPEAT(f64)
+#define REPEAT(S, T) JC_ENTRY void repeat_##S(int blas, i64 count, i64 m, i64 n, i64 k, int ta, int tb, void *a, void *b, void *c, i64 times) { \\
+  repeat<S, T>(blas, count, m, n, k, {(S *)a, ta ? 1 : k, ta ? m : 1}, {(S *)b, tb ? 1 : n, tb ? k : 1}, (T *)c, times); }
+REPEAT(f32, f32) REPEAT(f64, f64) REPEAT(bf16, f32)
 """  # noqa: E501
+SHORT = {"float32": "f32", "float64": "f64", "bfloat16": "bf16"}
 SQUARES = (64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 # name, rows, (in, out) of its linear layers, (count, tokens, head) of its attention
 MODELS = (
@@ -71,7 +71,7 @@ def cases() -> Iterator[tuple[str, int, int, int, int, int, int]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
+    parser.add_argument("--dtype", default="float32", choices=SHORT)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--only", default="", help="of rows whose text contains it")
     parser.add_argument("--seconds", type=float, default=0.25, help="for a row and a competitor")
@@ -79,10 +79,9 @@ def main() -> None:
     if args.threads:
         eager.set_num_threads(args.threads)
         torch.set_num_threads(args.threads)
-    short = {"float32": "f32", "float64": "f64"}[args.dtype]
     flags = support.isa_flags(config.isa)
     module = cpu.load(cpu.build_shared({"products.cpp": SOURCE}, flags).result())
-    repeat = getattr(module.library, f"repeat_{short}")
+    repeat = getattr(module.library, f"repeat_{SHORT[args.dtype]}")
     repeat.argtypes = [
         ctypes.c_int, *[ctypes.c_long] * 4, ctypes.c_int, ctypes.c_int, *[ctypes.c_void_p] * 3,
         ctypes.c_long,
@@ -92,7 +91,7 @@ def main() -> None:
         count, m, n, k, ta, tb = case
         text = f"{name:9} {count:3} x {m:5} {n:5} {k:5} {'NT'[ta]}{'NT'[tb]}"
         if args.only in text:
-            rates = measure(repeat, np.dtype(args.dtype), args.seconds, *case)
+            rates = measure(repeat, getattr(torch, args.dtype), args.seconds, *case)
             ratios.append(rates[0] / max(rates[1:]))
             shown = " ".join(f"{rate:7.1f}" for rate in rates)
             print(f"{text} | {shown} | {ratios[-1]:.2f}", flush=True)
@@ -101,39 +100,33 @@ def main() -> None:
 
 
 def measure(
-    repeat: Callable[..., None], dtype: np.dtype, seconds: float,
+    repeat: Callable[..., None], dtype: torch.dtype, seconds: float,
     count: int, m: int, n: int, k: int, ta: int, tb: int,
 ) -> list[float]:  # fmt: skip
-    """GFLOP/s of ours, OpenBLAS and torch."""
-    rng = np.random.default_rng(0)
-    a, b = (_aligned(rng.standard_normal(count * s).astype(dtype)) for s in (m * k, k * n))
-    c = _aligned(np.zeros(count * m * n, dtype))
-    x = torch.from_numpy(a).view((count, k, m) if ta else (count, m, k))
-    y = torch.from_numpy(b).view((count, n, k) if tb else (count, k, n))
+    """GFLOP/s of ours, OpenBLAS (which has no products of 16 bits) and torch."""
+    a, b = (torch.randn(count * s).to(dtype) for s in (m * k, k * n))
+    c = torch.zeros(count * m * n, dtype=torch.float32 if dtype.itemsize < 4 else dtype)
+    x = a.view((count, k, m) if ta else (count, m, k))
+    y = b.view((count, n, k) if tb else (count, k, n))
     x, y = x.mT if ta else x, y.mT if tb else y
-    out = torch.empty(count, m, n, dtype=x.dtype)
+    out = torch.empty(count, m, n, dtype=dtype)
     if count == 1:
         x, y, out = x[0], y[0], out[0]
-    case = (count, m, n, k, ta, tb, *(v.ctypes.data for v in (a, b, c)))
+    case = (count, m, n, k, ta, tb, *(v.data_ptr() for v in (a, b, c)))
 
     def of_torch(times: int) -> None:
         for _ in range(times):
             torch.matmul(x, y, out=out)
 
-    calls = (functools.partial(repeat, 0, *case), functools.partial(repeat, 1, *case), of_torch)
+    calls = [functools.partial(repeat, 0, *case), of_torch]
+    if dtype.itemsize >= 4:
+        calls.insert(1, functools.partial(repeat, 1, *case))
     return _rates(calls, 2 * count * m * n * k, seconds)
 
 
-def _aligned(x: np.ndarray) -> np.ndarray:
-    """A copy at a multiple of 64 bytes, as memory of compiled code is."""
-    room = np.empty(x.nbytes + 64, np.uint8)
-    start = -room.ctypes.data % 64
-    copy = room[start : start + x.nbytes].view(x.dtype)
-    copy[...] = x
-    return copy
-
-
-def _rates(calls: tuple, flops: int, seconds: float, rounds: int = 7) -> list[float]:
+def _rates(
+    calls: list[Callable[[int], None]], flops: int, seconds: float, rounds: int = 7
+) -> list[float]:
     """GFLOP/s of each, the best of its rounds. The threads of the one before first go to sleep."""
     times = max(1, int(seconds / rounds * 50e9 / flops))
     best = [math.inf] * len(calls)

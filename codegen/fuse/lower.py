@@ -333,8 +333,8 @@ def _elements(s: _Lower, call: Call) -> None:
 
 
 def _contract(s: _Lower, call: Call) -> None:
-    """Products in the computing type; operands of 16 bits are widened once, and the result rounded
-    once."""
+    """Products in the computing type: a matrix product widens its operands as it packs them, those
+    of others are widened once; the result is rounded once."""
     out = call.outs[0]
     wide = out.aval.dtype.compute
     if call.op.name == "dot" and (
@@ -348,7 +348,9 @@ def _contract(s: _Lower, call: Call) -> None:
     if not s.widen:
         s.step(call)
         return
-    operands = tuple(_widened(s, v, wide, call.where) for v in tensors(call))
+    operands = tensors(call)
+    if call.op.name != "dot" or len({v.aval.dtype for v in operands}) > 1:  # it takes 16 bits
+        operands = tuple(_widened(s, v, wide, call.where) for v in operands)
     target = out if out.aval.dtype is wide else s.fresh(Aval(out.aval.shape, wide))
     s.step(Call(call.op, operands, call.attrs, (target,), call.where))
     if target is not out:

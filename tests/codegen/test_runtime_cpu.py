@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import platform
 import threading
 import warnings
 
@@ -15,6 +16,7 @@ from codegen.targets.cpp.runtime import build, cpu, support
 from codegen.targets.cpp.runtime.arena import Arena, arena
 from eager import memory, threads
 from eager.config import config
+from eager.dtype import by_name
 from eager.symint import Fixing
 
 F32 = np.dtype(np.float32)
@@ -435,3 +437,41 @@ def test_matrix_products_do_not_depend_on_the_number_of_threads(module, monkeypa
                     monkeypatch.setattr(module.api, "threads", team)
                     seen.add(run([a, b, n, m, k, ta, tb])[0].tobytes())
                 assert len(seen) == 1, (m, n, k, ta, tb)
+
+
+BRICKS = """
+#include "jitcap_brick.h"
+JC_MODULE
+using namespace jc;
+template <class S> int product_of(void **b, const double *s) {
+  i64 n = as_i64(s[0]), m = as_i64(s[1]), k = as_i64(s[2]);
+  bool ta = as_i64(s[3]), tb = as_i64(s[4]);
+  JcView<S> x = {(S *)b[0], ta ? 1 : k, ta ? m : 1}, y = {(S *)b[1], tb ? 1 : n, tb ? k : 1};
+  return !brick_product<S>(m, n, k, x, y, (f32 *)b[2], n);
+}
+JC_ENTRY int product_bfloat16(void **b, const double *s, void *) { return product_of<bf16>(b, s); }
+JC_ENTRY int product_float16(void **b, const double *s, void *) { return product_of<f16>(b, s); }
+JC_ENTRY int product_float32(void **b, const double *s, void *) { return product_of<f32>(b, s); }
+"""
+
+
+@pytest.mark.parametrize("isa", ["native", "avx512", "avx2", "baseline"])
+def test_bricks_of_all_instruction_sets(isa):
+    if isa != "native" and "x86" not in platform.machine():
+        pytest.skip("a name of x86's")
+    path = cpu.build_shared({"bricks.cpp": BRICKS}, support.isa_flags(isa)).result()
+    if isa == "avx512" and "avx512bw" not in build.isa():
+        return  # it compiles
+    module = cpu.load(path)
+    for dtype in ("float32", "float16", "bfloat16"):
+        kind = by_name(dtype)
+        for m, n, k in [(5, 7, 3), (47, 95, 301), (9, 70, 401), (70, 9, 400), (33, 40, 850)]:
+            run = module.runner(f"product_{dtype}", Signature("ttiiiii", (Spec((m, n), F32),)))
+            for ta in (0, 1):
+                for tb in (0, 1):
+                    a, b, _ = product_case(np.float32, ta, tb, m, n, k)
+                    a, b = a.astype(kind.np), b.astype(kind.np)
+                    x, y = a.astype(np.float64), b.astype(np.float64)
+                    (out,) = run([a, b, n, m, k, ta, tb])
+                    exact = (x.T if ta else x) @ (y.T if tb else y)
+                    np.testing.assert_allclose(out, exact, 1e-4, 1e-4, err_msg=f"{m, n, k}")

@@ -15,7 +15,7 @@ from codegen.targets.cpp.runtime import cpu
 
 def anticipate() -> None:
     """A graph that multiplies matrices is being captured: begin what it will load."""
-    cpu.prefetch(products=True)
+    cpu.prefetch(["f32"])
 
 
 def load(results: Mapping[str, Any], target: Target) -> Pending[Artifact]:

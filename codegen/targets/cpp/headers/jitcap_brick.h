@@ -11,6 +11,9 @@
 // of its own panels in the second-level cache. Which panels are packed and where k is cut depends on
 // the shape alone, so that results do not depend on the number of threads.
 //
+// Operands of 16 bits are widened while they are packed; or, where the processor sums products of pairs
+// of bfloat16 (vdpbf16ps), packed as such pairs: two steps of k in each element of a panel.
+//
 // Where both operands lie along k and C is a few rows or columns, nothing is packed: `dots` sums
 // vectors along k. Nor is it in tiny products.
 #pragma once
@@ -19,8 +22,25 @@
 #include "jitcap_tile.h"
 
 namespace jc {
-template <class T> struct Tile {  // 28 of 32 registers hold sums (of 16: 12)
-  static constexpr int N = native_lanes<T>, V = 2, W = V * N, M = JC_AVX512 ? 14 : 6;
+// P: the elements of a panel (f32, f64; u32: a pair of bf16). S: those of an operand.
+template <class P> struct SumOf { typedef P type; };
+template <> struct SumOf<u32> { typedef f32 type; };
+template <class P> using sum_of = typename SumOf<P>::type;
+template <class S> struct PanelOf { typedef elem<vec<S, JC_W32>> type; };
+template <> struct PanelOf<f64> { typedef f64 type; };
+#if defined(__AVX512BF16__) && JC_AVX512
+template <> struct PanelOf<bf16> { typedef u32 type; };
+JC_INLINE vec<f32, 16> fma(vec<u32, 16> a, vec<u32, 16> b, vec<f32, 16> c) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));  // compilers disagree about the builtin's types
+  return c;
+}
+#endif
+template <class S> using panel_of = typename PanelOf<S>::type;
+template <class S> constexpr bool in_pairs = sizeof(panel_of<S>) == 2 * sizeof(S) && same<panel_of<S>, u32>;
+template <class S> JC_INLINE i64 steps_of(i64 k) { return in_pairs<S> ? (k + 1) / 2 : k; }  // of a panel
+
+template <class P> struct Tile {  // 28 of 32 registers hold sums (of 16: 12)
+  static constexpr int N = native_lanes<P>, V = 2, W = V * N, M = JC_AVX512 ? 14 : 6;
 };
 template <class T> constexpr i64 DEPTH = 1536 / sizeof(T);  // of a slab
 constexpr i64 SHARED = 2048, BLOCK = 256;  // lanes: of its shared side; of a block
@@ -32,34 +52,58 @@ JC_INLINE i64 smaller(i64 a, i64 b) { return a < b ? a : b; }
 JC_INLINE constexpr i64 up(i64 n, i64 to) { return (n + to - 1) / to * to; }
 
 // ---- packing ----------------------------------------------------------------------------------
+// N elements of a panel from the first n elements along k (0 beyond), or from n lanes that lie side by
+// side; one element of any lane.
+template <class S> JC_INLINE auto from_along(const S *x, i64 n) {
+  constexpr int N = native_lanes<panel_of<S>>;
+  if constexpr (in_pairs<S>) {
+    if (n >= 2 * N) return bitcast<vec<u32, N>>(load<2 * N>((const u16 *)x));
+    vec<u32, N> low = cvt<u32>(load_n<N>((const u16 *)x, n < N ? int(n) : N));
+    vec<u32, N> high = cvt<u32>(load_n<N>((const u16 *)x + N, n > N ? int(n - N) : 0));
+    vec<u16, 2 * N> both;
+    vec<u16, N> parts[2] = {cvt<u16>(low), cvt<u16>(high)};
+    __builtin_memcpy(&both, parts, sizeof both);
+    return bitcast<vec<u32, N>>(both);
+  } else return n >= N ? load<N>(x) : load_n<N>(x, int(n));
+}
+template <class S> JC_INLINE auto from_across(const S *x, i64 col, bool second, int n) {
+  constexpr int N = native_lanes<panel_of<S>>;
+  auto some = [=](auto *p) { return n == N ? load<N>(p) : load_n<N>(p, n); };
+  if constexpr (in_pairs<S>) {
+    vec<u32, N> even = cvt<u32>(some((const u16 *)x));
+    return second ? even | cvt<u32>(some((const u16 *)x + col)) << 16 : even;
+  } else return some(x);
+}
+template <class S> JC_INLINE panel_of<S> from_one(const S *x, i64 col, bool second) {
+  if constexpr (in_pairs<S>) return x->bits | (second ? (u32)x[col].bits << 16 : 0);
+  else return load<1>(x);
+}
 // panel[p * W + i] = x[i * row + p * col] for p < k, i < live; 0 for live <= i < W. A whole vector is
 // stored even where W is no multiple of its lanes: the next p overwrites it; `room` has space behind the last.
-template <class T, int W> JC_INLINE i64 room(i64 k) { return up(W * k + (W % Tile<T>::N ? Tile<T>::N : 0), Tile<T>::N); }
-template <class T, int W> JC_NOINLINE void pack(i64 live, i64 k, const T *x, i64 row, i64 col, T *panel) {
-  constexpr int N = Tile<T>::N;
-  typedef vec<T, N> V;
+template <class P, int W> JC_INLINE i64 room(i64 steps) { return up(W * steps + (W % Tile<P>::N ? Tile<P>::N : 0), Tile<P>::N); }
+template <class S, int W> JC_NOINLINE void pack(i64 live, i64 k, const S *x, i64 row, i64 col, panel_of<S> *panel) {
+  typedef panel_of<S> P;
+  constexpr int N = Tile<P>::N, E = in_pairs<S> ? 2 : 1;  // elements of S in one of P
+  typedef vec<P, N> V;
+  i64 steps = steps_of<S>(k);
   if (live > W) live = W;
   if (row == 1) {
-    for (i64 p = 0; p < k; p++)
+    for (i64 p = 0; p < steps; p++)
       JC_UNROLL
       for (int c = 0; c < W; c += N) {
         int n = live - c >= N ? N : live > c ? int(live - c) : 0;
-        store(panel + p * W + c, n == N ? load<N>(x + p * col + c) : load_n<N>(x + p * col + c, n));
+        store(panel + p * W + c, from_across(x + E * p * col + c, col, E * p + 1 < k, n));
       }
   } else if (col == 1) {
-    for (i64 p = 0; p < k; p += N) {
-      int depth = k - p >= N ? N : int(k - p);
+    for (i64 p = 0; p < steps; p += N) {
+      i64 depth = steps - p;
       JC_UNROLL
       for (int c = 0; c < W; c += N) {
         V r[N];
         JC_UNROLL
-        for (int i = 0; i < N; i++) {
-          const T *from = x + (c + i) * row + p;
-          if (c + i >= live) r[i] = V{};
-          else r[i] = depth == N ? load<N>(from) : load_n<N>(from, depth);
-        }
+        for (int i = 0; i < N; i++) r[i] = c + i < live ? from_along(x + (c + i) * row + E * p, k - E * p) : V{};
         transpose<N>(r);
-        if (depth == N) {
+        if (depth >= N) {
           JC_UNROLL
           for (int i = 0; i < N; i++) {
             if (c + N <= W) store(panel + (p + i) * W + c, r[i]);
@@ -70,25 +114,25 @@ template <class T, int W> JC_NOINLINE void pack(i64 live, i64 k, const T *x, i64
       }
     }
   } else
-    for (i64 p = 0; p < k; p++)
-      for (i64 i = 0; i < W; i++) panel[p * W + i] = i < live ? x[i * row + p * col] : T(0);
+    for (i64 p = 0; p < steps; p++)
+      for (i64 i = 0; i < W; i++) panel[p * W + i] = i < live ? from_one(x + i * row + E * p * col, col, E * p + 1 < k) : P(0);
 }
 
 // ---- the brick --------------------------------------------------------------------------------
-template <class T> struct Panel {
-  const T *at;
+template <class P> struct Panel {
+  const P *at;
   i64 step;    // from one p to the next; if `along`, from one row to the next, where p + 1 lies beside p
   bool along;  // (of A)
 };
-template <class T, int M, int NV, bool Along> JC_NOINLINE void brick(i64 m, i64 w, i64 k, const T *a, i64 step, const T *b, i64 ldb, bool add, T *c, i64 ldc) {
-  constexpr int N = Tile<T>::N;
-  typedef vec<T, N> V;
-  V acc[M][NV] = {};
+template <class P, int M, int NV, bool Along> JC_NOINLINE void brick(i64 m, i64 w, i64 k, const P *a, i64 step, const P *b, i64 ldb, bool add, sum_of<P> *c, i64 ldc) {
+  constexpr int N = Tile<P>::N;
+  typedef vec<P, N> V;
+  vec<sum_of<P>, N> acc[M][NV] = {};
   JC_UNROLL
   for (int i = 0; i < M; i++)
     JC_UNROLL
     for (int j = 0; j < NV; j++) __builtin_prefetch(c + (i < m ? i : 0) * ldc + j * N, 1);
-  const T *rows[(M + 2) / 3];  // every third: the others are addressed from them
+  const P *rows[(M + 2) / 3];  // every third: the others are addressed from them
   if constexpr (Along) {
     JC_UNROLL
     for (int i = 0; i < M; i += 3) rows[i / 3] = a + i * step;
@@ -99,7 +143,7 @@ template <class T, int M, int NV, bool Along> JC_NOINLINE void brick(i64 m, i64 
     for (int j = 0; j < NV; j++) y[j] = load<N>(b + j * N);
     JC_UNROLL
     for (int i = 0; i < M; i++) {
-      V x = splat<T, N>(Along ? rows[i / 3][i % 3 * step] : a[i]);
+      V x = splat<P, N>(Along ? rows[i / 3][i % 3 * step] : a[i]);
       JC_UNROLL
       for (int j = 0; j < NV; j++) acc[i][j] = fma(x, y[j], acc[i][j]);
     }
@@ -113,46 +157,48 @@ template <class T, int M, int NV, bool Along> JC_NOINLINE void brick(i64 m, i64 
     if (i >= m) return;
     JC_UNROLL
     for (int j = 0; j < NV; j++) {
-      T *out = c + i * ldc + j * N;
+      sum_of<P> *out = c + i * ldc + j * N;
       int n = w - j * N >= N ? N : w > j * N ? int(w - j * N) : 0;
       if (n == N) store(out, add ? load<N>(out) + acc[i][j] : acc[i][j]);
       else if (n) store_n(out, add ? load_n<N>(out, n) + acc[i][j] : acc[i][j], n);
     }
   }
 }
-template <class T, int NV, int M = 2> JC_NOINLINE void brick_of(i64 m, i64 w, i64 k, const T *a, i64 step, const T *b, i64 ldb, bool add, T *c, i64 ldc) {
-  if constexpr (M < Tile<T>::M) {
-    if (m > M) return brick_of<T, NV, M + 2>(m, w, k, a, step, b, ldb, add, c, ldc);
+template <class P, int NV, int M = 2> JC_NOINLINE void brick_of(i64 m, i64 w, i64 k, const P *a, i64 step, const P *b, i64 ldb, bool add, sum_of<P> *c, i64 ldc) {
+  if constexpr (M < Tile<P>::M) {
+    if (m > M) return brick_of<P, NV, M + 2>(m, w, k, a, step, b, ldb, add, c, ldc);
   }
-  brick<T, M, NV, false>(m, w, k, a, step, b, ldb, add, c, ldc);
+  brick<P, M, NV, false>(m, w, k, a, step, b, ldb, add, c, ldc);
 }
 // c[0..m, 0..w) (+)= a b: m <= M rows and w <= W columns of panels that hold M and W.
-template <class T> JC_INLINE void tile(i64 m, i64 w, i64 k, Panel<T> a, Panel<T> b, bool add, T *c, i64 ldc) {
-  constexpr int N = Tile<T>::N, M = Tile<T>::M;
+template <class P> JC_INLINE void tile(i64 m, i64 w, i64 k, Panel<P> a, Panel<P> b, bool add, sum_of<P> *c, i64 ldc) {
+  constexpr int N = Tile<P>::N, M = Tile<P>::M;
   if (w > N) {
-    if (a.along) brick<T, M, 2, true>(m, w, k, a.at, a.step, b.at, b.step, add, c, ldc);
-    else brick_of<T, 2>(m, w, k, a.at, a.step, b.at, b.step, add, c, ldc);
+    if (a.along) brick<P, M, 2, true>(m, w, k, a.at, a.step, b.at, b.step, add, c, ldc);
+    else brick_of<P, 2>(m, w, k, a.at, a.step, b.at, b.step, add, c, ldc);
   } else {
-    if (a.along) brick<T, M, 1, true>(m, w, k, a.at, a.step, b.at, b.step, add, c, ldc);
-    else brick_of<T, 1>(m, w, k, a.at, a.step, b.at, b.step, add, c, ldc);
+    if (a.along) brick<P, M, 1, true>(m, w, k, a.at, a.step, b.at, b.step, add, c, ldc);
+    else brick_of<P, 1>(m, w, k, a.at, a.step, b.at, b.step, add, c, ldc);
   }
 }
 
 // ---- products ---------------------------------------------------------------------------------
 // One operand within a slab: `size` lanes (rows of A, columns of B) as panels of W.
-template <class T, int W> struct Side {
-  JcView<T> x;  // element (lane, p) at [lane * row + p * col]
+template <class S, int W> struct Side {
+  typedef panel_of<S> P;
+  JcView<S> x;  // element (lane, p) at [lane * row + p * col]
   i64 size, k;
   bool direct;  // whole panels are read where they lie
   JC_INLINE i64 panels() const { return (size + W - 1) / W; }
+  JC_INLINE i64 each() const { return room<P, W>(steps_of<S>(k)); }  // elements of a panel
   JC_INLINE bool lies(i64 i) const { return direct && (i + 1) * W <= size; }
-  JC_INLINE void pack_to(T *to, i64 lo, i64 hi) const {
+  JC_INLINE void pack_to(P *to, i64 lo, i64 hi) const {
     for (i64 i = lo; i < hi; i++)
-      if (!lies(i)) pack<T, W>(size - i * W, k, x.at + i * W * x.row, x.row, x.col, to + (i - lo) * room<T, W>(k));
+      if (!lies(i)) pack<S, W>(size - i * W, k, x.at + i * W * x.row, x.row, x.col, to + (i - lo) * each());
   }
-  JC_INLINE Panel<T> panel(const T *packed, i64 i) const {  // packed: where panel i would be
+  JC_INLINE Panel<P> panel(const P *packed, i64 i) const {  // packed: where panel i would be
     if (!lies(i)) return {packed, W, false};
-    return {x.at + i * W * x.row, x.row == 1 ? x.col : x.row, x.row != 1};
+    return {(const P *)(x.at + i * W * x.row), x.row == 1 ? x.col : x.row, x.row != 1};
   }
 };
 struct Memory {  // of a thread, for panels: a block of its own, and what it shares
@@ -171,28 +217,29 @@ inline Memory memory() {
   return {at, at + OWN_BYTES};
 }
 // One slab: `shared` panels by all members, `cut` ones divided among them. Swapped: A is the shared.
-template <bool Swapped, class T, int S, int P> JC_INLINE void slab_product(const Side<T, S> &shared, const Side<T, P> &cut, bool add, T *c, i64 ldc, int team) {
-  constexpr i64 MOST = BLOCK / P;
-  i64 k = cut.k, size = room<T, S>(k), count = shared.panels();
-  bool lies = shared.direct && shared.size % S == 0, apart = !lies && count * size * (i64)sizeof(T) <= APART;
-  T *slab = (T *)memory().slab;
+template <bool Swapped, class S, int R, int Q> JC_INLINE void slab_product(const Side<S, R> &shared, const Side<S, Q> &cut, bool add, sum_of<panel_of<S>> *c, i64 ldc, int team) {
+  typedef panel_of<S> P;
+  constexpr i64 MOST = BLOCK / Q;
+  i64 steps = steps_of<S>(cut.k), count = shared.panels();
+  bool lies = shared.direct && shared.size % R == 0, apart = !lies && count * shared.each() * (i64)sizeof(P) <= APART;
+  P *slab = (P *)memory().slab;
   if (!lies && !apart)
-    parallel(count, 1, team, [=](i64 lo, i64 hi) { shared.pack_to(slab + lo * size, lo, hi); });
+    parallel(count, 1, team, [=](i64 lo, i64 hi) { shared.pack_to(slab + lo * shared.each(), lo, hi); });
   parallel(cut.panels(), 1, team, [=](i64 lo, i64 hi) {
     Memory here = memory();
-    T *own = (T *)here.own, *from = slab;
-    if (apart) shared.pack_to(from = (T *)here.slab, 0, count);
+    P *own = (P *)here.own, *from = slab;
+    if (apart) shared.pack_to(from = (P *)here.slab, 0, count);
     i64 blocks = (hi - lo + MOST - 1) / MOST, each = (hi - lo + blocks - 1) / blocks;
     for (i64 q0 = lo; q0 < hi; q0 += each) {
       i64 q1 = smaller(q0 + each, hi);
       cut.pack_to(own, q0, q1);
       for (i64 i = 0; i < count; i++) {
-        auto x = shared.panel(from + i * size, i);
+        auto x = shared.panel(from + i * shared.each(), i);
         for (i64 q = q0; q < q1; q++) {
-          auto y = cut.panel(own + (q - q0) * room<T, P>(k), q);
-          i64 ni = smaller(shared.size - i * S, S), nq = smaller(cut.size - q * P, P);
-          if constexpr (Swapped) tile<T>(ni, nq, k, x, y, add, c + i * S * ldc + q * P, ldc);
-          else tile<T>(nq, ni, k, y, x, add, c + q * P * ldc + i * S, ldc);
+          auto y = cut.panel(own + (q - q0) * cut.each(), q);
+          i64 ni = smaller(shared.size - i * R, R), nq = smaller(cut.size - q * Q, Q);
+          if constexpr (Swapped) tile<P>(ni, nq, steps, x, y, add, c + i * R * ldc + q * Q, ldc);
+          else tile<P>(nq, ni, steps, y, x, add, c + q * Q * ldc + i * R, ldc);
         }
       }
     }
@@ -219,40 +266,40 @@ template <class V> JC_INLINE V kept(V v) {  // in a register: a load that severa
 #endif
   return v;
 }
-template <class T> struct Dots {  // rows x columns of C: as many sums as a vector has lanes
-  static constexpr int N = Tile<T>::N, R = N >= 8 ? 4 : 2, M = N / R;
+template <class S> struct Dots {  // rows x columns of C: as many sums as a vector has lanes
+  static constexpr int N = native_lanes<panel_of<S>>, R = N >= 8 ? 4 : 2, M = N / R;
 };
-template <class T> JC_NOINLINE void dots(i64 m, i64 n, i64 k, const T *a, i64 lda, const T *b, i64 ldb, T *c, i64 ldc) {
-  constexpr int N = Dots<T>::N, R = Dots<T>::R, M = Dots<T>::M;
-  typedef vec<T, N> V;
-  V acc[N] = {};
-  const T *x[M], *y[R];  // beyond the last, the first again
+template <class S> JC_NOINLINE void dots(i64 m, i64 n, i64 k, const S *a, i64 lda, const S *b, i64 ldb, sum_of<panel_of<S>> *c, i64 ldc) {
+  typedef panel_of<S> P;
+  constexpr int N = Dots<S>::N, R = Dots<S>::R, M = Dots<S>::M, E = in_pairs<S> ? 2 : 1;
+  vec<sum_of<P>, N> acc[N] = {};
+  const S *x[M], *y[R];  // beyond the last, the first again
   JC_UNROLL
   for (int i = 0; i < M; i++) x[i] = a + (i < m ? i : 0) * lda;
   JC_UNROLL
   for (int j = 0; j < R; j++) y[j] = b + (j < n ? j : 0) * ldb;
-  auto step = [&](auto part) __attribute__((always_inline)) {
-    V u[M];
+  auto step = [&](i64 p, i64 left) __attribute__((always_inline)) {
+    vec<P, N> u[M];
     JC_UNROLL
-    for (int i = 0; i < M; i++) u[i] = kept(part(x[i]));
+    for (int i = 0; i < M; i++) u[i] = kept(from_along(x[i] + p, left));
     JC_UNROLL
     for (int j = 0; j < R; j++) {
-      V v = kept(part(y[j]));
+      auto v = kept(from_along(y[j] + p, left));
       JC_UNROLL
       for (int i = 0; i < M; i++) acc[i * R + j] = fma(u[i], v, acc[i * R + j]);
     }
   };
   i64 p = 0;
-  for (; p + N <= k; p += N) step([=](const T *at) { return load<N>(at + p); });
-  if (p < k) step([=](const T *at) { return load_n<N>(at + p, int(k - p)); });
-  T all[N];
-  store(all, sums_of<V, N>(acc));
+  for (; p + N * E <= k; p += N * E) step(p, N * E);
+  if (p < k) step(p, k - p);
+  sum_of<P> all[N];
+  store(all, sums_of<vec<sum_of<P>, N>, N>(acc));
   for (int i = 0; i < m && i < M; i++)
     for (int j = 0; j < n && j < R; j++) c[i * ldc + j] = all[i * R + j];
 }
-template <class T> JC_NOINLINE void dots_product(i64 m, i64 n, i64 k, const T *a, i64 lda, const T *b, i64 ldb, T *c, i64 ldc) {
+template <class S> JC_NOINLINE void dots_product(i64 m, i64 n, i64 k, const S *a, i64 lda, const S *b, i64 ldb, sum_of<panel_of<S>> *c, i64 ldc) {
   int team = team_for_product(m, n, k);
-  constexpr int R = Dots<T>::R, M = Dots<T>::M;
+  constexpr int R = Dots<S>::R, M = Dots<S>::M;
   auto rows = [=](i64 lo, i64 hi, i64 j0, i64 j1) {
     for (i64 j = j0; j < j1; j += R)
       for (i64 i = lo; i < hi; i += M) dots(hi - i, j1 - j, k, a + i * lda, lda, b + j * ldb, ldb, c + i * ldc + j, ldc);
@@ -289,44 +336,48 @@ template <class T> JC_NOINLINE void turned_product(i64 m, i64 n, i64 k, JcView<T
     few_product<T, N>(m, smaller(n - j, N), k, a, panel, N, c + j, ldc);
   }
 }
-template <class T> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 ldc) {
-  constexpr int W = Tile<T>::W, M = Tile<T>::M;
+template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, sum_of<panel_of<S>> *c, i64 ldc) {
+  typedef panel_of<S> P;
+  constexpr int W = Tile<P>::W, M = Tile<P>::M;
+  constexpr bool As = same<S, P>;  // panels may be read where they lie
   if (!memory().own) return false;
   int team = team_for_product(m, n, k);
   bool swapped = m <= n, few = n <= W;
-  bool direct_a = n <= 8 * W && (a.row == 1 || (a.col == 1 && (few || a.row * i64(sizeof(T)) % LINES)));
-  bool direct_b = b.col == 1 && m <= 2 * M;
-  i64 parts = (k + DEPTH<T> - 1) / DEPTH<T>, depth = up((k + parts - 1) / parts, 16);
+  bool direct_a = As && n <= 8 * W && (a.row == 1 || (a.col == 1 && (few || a.row * i64(sizeof(S)) % LINES)));
+  bool direct_b = As && b.col == 1 && m <= 2 * M;
+  i64 most = DEPTH<P> * (in_pairs<S> ? 2 : 1), parts = (k + most - 1) / most, depth = up((k + parts - 1) / parts, 16);
   i64 mc = swapped ? SHARED : m, nc = swapped ? n : SHARED;
   for (i64 i = 0; i < m; i += mc)
     for (i64 j = 0; j < n; j += nc)
       for (i64 p = 0; p < k; p += depth) {
         i64 deep = smaller(k - p, depth);
-        Side<T, M> x = {{a.at + i * a.row + p * a.col, a.row, a.col}, smaller(m - i, mc), deep, direct_a};
-        Side<T, W> y = {{b.at + j * b.col + p * b.row, b.col, b.row}, smaller(n - j, nc), deep, direct_b};
+        Side<S, M> x = {{a.at + i * a.row + p * a.col, a.row, a.col}, smaller(m - i, mc), deep, direct_a};
+        Side<S, W> y = {{b.at + j * b.col + p * b.row, b.col, b.row}, smaller(n - j, nc), deep, direct_b};
         if (swapped) slab_product<true>(x, y, p > 0, c + i * ldc + j, ldc, team);
         else slab_product<false>(y, x, p > 0, c + i * ldc + j, ldc, team);
       }
   return true;
 }
 // c = a b; rows of c lie ldc apart. False, and nothing written, where there is no memory.
-template <class T> JC_INLINE bool brick_product(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 ldc) {
-  constexpr int N = Tile<T>::N;
+template <class S> JC_INLINE bool brick_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, sum_of<panel_of<S>> *c, i64 ldc) {
+  constexpr int N = Tile<panel_of<S>>::N;
   bool few = m * n * k <= FEW;
-  if (few && b.col == 1) {
-    if (n <= N / 4) few_product<T, N / 4>(m, n, k, a, b.at, b.row, c, ldc);
-    else if (n <= N / 2) few_product<T, N / 2>(m, n, k, a, b.at, b.row, c, ldc);
-    else few_product<T, N>(m, n, k, a, b.at, b.row, c, ldc);
-    return true;
-  }
-  if (m * n * k <= 8 * FEW && b.row == 1 && m >= 4 && n >= 8 && k >= 8 && k <= 512 && (k >= 16 || few)) {
-    turned_product<T>(m, n, k, a, b.at, b.col, c, ldc);
-    return true;
+  if constexpr (same<S, panel_of<S>>) {
+    if (few && b.col == 1) {
+      if (n <= N / 4) few_product<S, N / 4>(m, n, k, a, b.at, b.row, c, ldc);
+      else if (n <= N / 2) few_product<S, N / 2>(m, n, k, a, b.at, b.row, c, ldc);
+      else few_product<S, N>(m, n, k, a, b.at, b.row, c, ldc);
+      return true;
+    }
+    if (m * n * k <= 8 * FEW && b.row == 1 && m >= 4 && n >= 8 && k >= 8 && k <= 512 && (k >= 16 || few)) {
+      turned_product<S>(m, n, k, a, b.at, b.col, c, ldc);
+      return true;
+    }
   }
   if (smaller(m, n) <= 16 && (k >= 64 || few) && a.col == 1 && b.row == 1) {
-    dots_product<T>(m, n, k, a.at, a.row, b.at, b.col, c, ldc);
+    dots_product<S>(m, n, k, a.at, a.row, b.at, b.col, c, ldc);
     return true;
   }
-  return packed_product(m, n, k, a, b, c, ldc);
+  return packed_product<S>(m, n, k, a, b, c, ldc);
 }
 }  // namespace jc

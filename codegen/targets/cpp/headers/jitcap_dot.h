@@ -45,8 +45,8 @@ template <class T> JC_INLINE void batch_offset(i64 rank, const i64 *dims, i64 i,
     i = rest;
   }
 }
-// dot: out[batch..., m, n] = a[batch..., m, k] b[batch..., k, n]; out contiguous.
-template <class T> JC_NOINLINE void dot(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *out, i64 rank, const i64 *dims) {
+// dot: out[batch..., m, n] = a[batch..., m, k] b[batch..., k, n]; out contiguous; of f32 for 16 bits.
+template <class S, class T> JC_NOINLINE void dot(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, T *out, i64 rank, const i64 *dims) {
   i64 count = batch_count(rank, dims);
   bool alone = count < threads();  // by the team, one after the other; else a member has some of them
   parallel(count, 1, alone ? 1 : team_for_product(count * m, n, k), [=](i64 lo, i64 hi) {

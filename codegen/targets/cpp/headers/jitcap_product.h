@@ -1,23 +1,22 @@
 // Matrix products: the brick of jitcap_brick.h, compiled once per machine, else OpenBLAS, else a loop.
 //
-// C[m,n] = A[m,k] B[k,n], in the team; C's rows lie ldc apart, A and B have any strides. Which kernel
+// C[m,n] = A[m,k] B[k,n], in the team; C's rows lie ldc apart, A and B have any strides, and may be of
+// 16 bits, where C is of f32. Which kernel
 // computes it does not depend on the number of threads, and neither do its bits.
 #pragma once
 #include "jitcap_rt.h"
 
 namespace jc {
-// runtime/cpu.py looks for Uses<T>::product in a loaded object, and provides the brick of T.
-template <class T> struct Uses { static int product; };
-template <class T> __attribute__((visibility("default"), used)) int Uses<T>::product = 1;
-template <class T> struct Products;
-template <> struct Products<f32> {
-  static JcGemm<f32> blas() { return jc_api->sgemm; }
-  static JcProduct<f32> brick() { return jc_api->product_f32; }
-};
-template <> struct Products<f64> {
-  static JcGemm<f64> blas() { return jc_api->dgemm; }
-  static JcProduct<f64> brick() { return jc_api->product_f64; }
-};
+// runtime/cpu.py looks for Uses<S>::product in a loaded object, and provides the brick of S.
+template <class S> struct Uses { static int product; };
+template <class S> __attribute__((visibility("default"), used)) int Uses<S>::product = 1;
+template <class S> struct Products;  // of operands of S
+template <> struct Products<f32> { static JcProduct<f32> brick() { return jc_api->product_f32; } };
+template <> struct Products<f64> { static JcProduct<f64> brick() { return jc_api->product_f64; } };
+template <> struct Products<bf16> { static JcProduct<bf16, f32> brick() { return jc_api->product_bf16; } };
+template <> struct Products<f16> { static JcProduct<f16, f32> brick() { return jc_api->product_f16; } };
+JC_INLINE JcGemm<f32> blas_of(f32) { return jc_api->sgemm; }
+JC_INLINE JcGemm<f64> blas_of(f64) { return jc_api->dgemm; }
 // A matrix as BLAS names it: its lines, each of neighbours, lie `ld` apart; `lines` is 0 if it has none.
 struct Lines { i64 lines, ld; };
 JC_INLINE Lines lines_of(i64 rows, i64 cols, i64 row, i64 col) {
@@ -28,7 +27,7 @@ JC_INLINE Lines lines_of(i64 rows, i64 cols, i64 row, i64 col) {
 JC_INLINE bool is_small(i64 m, i64 n, i64 k) { return (f64)m * n * k <= 2e6 && m * n * k > 16 * 16 * 16; }
 // In chunks, which depend on the shape alone: by their size it chooses a kernel.
 template <class T> JC_NOINLINE bool blas_product(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 ldc) {
-  auto gemm = Products<T>::blas();
+  auto gemm = blas_of(T());
   Lines x = lines_of(m, k, a.row, a.col), y = lines_of(k, n, b.row, b.col);
   bool ta = !x.lines, tb = !y.lines;
   if (ta) x = lines_of(k, m, a.col, a.row);
@@ -44,13 +43,13 @@ template <class T> JC_NOINLINE bool blas_product(i64 m, i64 n, i64 k, JcView<T> 
   });
   return true;
 }
-template <class T> JC_NOINLINE void plain_product(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 ldc) {
+template <class S, class T> JC_NOINLINE void plain_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, T *c, i64 ldc) {
   parallel(m, 1, team_for_product(m, n, k), [=](i64 lo, i64 hi) {
     for (i64 i = lo; i < hi; i++) {
       for (i64 j = 0; j < n; j++) c[i * ldc + j] = 0;
       for (i64 p = 0; p < k; p++) {
-        T x = a.at[i * a.row + p * a.col];
-        for (i64 j = 0; j < n; j++) c[i * ldc + j] += x * b.at[p * b.row + j * b.col];
+        T x = load<1>(a.at + i * a.row + p * a.col);
+        for (i64 j = 0; j < n; j++) c[i * ldc + j] += x * load<1>(b.at + p * b.row + j * b.col);
       }
     }
   });
@@ -60,12 +59,16 @@ template <class T> JC_NOINLINE void plain_product(i64 m, i64 n, i64 k, JcView<T>
 template <class T> JC_INLINE bool blas_first(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b) {
   return JC_BYTES < 32 || (JC_AVX512 && is_small(m, n, k) && (a.col != 1 || b.row != 1 || n < 32));
 }
-template <class T> JC_NOINLINE void product(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 ldc) {
-  (void)Uses<T>::product;
-  auto brick = Products<T>::brick();
-  if (k == 0) return plain_product(m, n, k, a, b, c, ldc);
-  if (blas_first(m, n, k, a, b) && blas_product(m, n, k, a, b, c, ldc)) return;
-  if (brick && brick(m, n, k, a, b, c, ldc)) return;
-  if (!blas_product(m, n, k, a, b, c, ldc)) plain_product(m, n, k, a, b, c, ldc);
+template <class S, class T> JC_NOINLINE void product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, T *c, i64 ldc) {
+  (void)Uses<S>::product;
+  auto brick = Products<S>::brick();
+  if constexpr (same<S, T>) {
+    if (k && blas_first(m, n, k, a, b) && blas_product(m, n, k, a, b, c, ldc)) return;
+  }
+  if (k && brick && brick(m, n, k, a, b, c, ldc)) return;
+  if constexpr (same<S, T>) {
+    if (k && blas_product(m, n, k, a, b, c, ldc)) return;
+  }
+  plain_product(m, n, k, a, b, c, ldc);
 }
 }  // namespace jc

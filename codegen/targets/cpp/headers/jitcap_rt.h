@@ -15,7 +15,7 @@ template <class T> struct JcView {  // a matrix of any strides
   const T *at;
   long row, col;
 };
-template <class T> using JcProduct = bool (*)(long m, long n, long k, JcView<T> a, JcView<T> b, T *c, long ldc);
+template <class S, class T = S> using JcProduct = bool (*)(long m, long n, long k, JcView<S> a, JcView<S> b, T *c, long ldc);
 template <class T> using JcGemm = void (*)(int, int, int, int, int, int, T, const T *, int, const T *, int, T, T *, int);
 // LAPACK, whose arguments are pointers; the lengths of texts come last.
 template <class T> using JcGesv = void (*)(const int *n, const int *k, T *a, const int *lda, int *pivots, T *b, const int *ldb, int *info);
@@ -25,6 +25,8 @@ template <class T> using JcPotrs = void (*)(const char *half, const int *n, cons
 struct JcApi {  // mirrored by runtime/support.py: Api
   JcProduct<float> product_f32;  // jitcap_brick.h, or null
   JcProduct<double> product_f64;
+  JcProduct<jc::bf16, float> product_bf16;
+  JcProduct<jc::f16, float> product_f16;
   JcGemm<float> sgemm;  // cblas_sgemm, or null
   JcGemm<double> dgemm;
   JcGesv<float> sgesv;  // jitcap_linalg.h; or null, as the others of LAPACK

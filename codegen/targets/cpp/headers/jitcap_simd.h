@@ -66,8 +66,8 @@ typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long u64;
-struct bf16 { u16 bits; };
-struct f16 { u16 bits; };
+struct __attribute__((visibility("default"))) bf16 { u16 bits; };  // (symbols of templates over them are seen)
+struct __attribute__((visibility("default"))) f16 { u16 bits; };
 static_assert(sizeof(i64) == 8, "jitcap kernels need an LP64 platform");
 
 template <class T, int N> struct VecOf { typedef T type __attribute__((vector_size(sizeof(T) * N))); };

@@ -22,7 +22,7 @@ import importlib.util
 import os
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +30,7 @@ from codegen.runtime import cache, scratch
 from codegen.runtime.pending import Pending
 from codegen.targets.cpp.runtime import build
 from eager import threads
-from eager.config import on_change
+from eager.config import config, on_change
 from eager.locks import lock
 from eager.notice import tell
 
@@ -43,6 +43,8 @@ class Api(ctypes.Structure):
     _fields_ = (
         ("product_f32", ctypes.c_void_p),
         ("product_f64", ctypes.c_void_p),
+        ("product_bf16", ctypes.c_void_p),
+        ("product_f16", ctypes.c_void_p),
         ("sgemm", ctypes.c_void_p),
         ("dgemm", ctypes.c_void_p),
         *((name, ctypes.c_void_p) for name in LAPACK),
@@ -110,13 +112,17 @@ def _follow() -> None:
 
 PRODUCT: Final = """#include "jitcap_brick.h"
 JC_MODULE
-JC_ENTRY bool product(long m, long n, long k, JcView<jc::{T}> a, JcView<jc::{T}> b, jc::{T} *c,
+JC_ENTRY bool product(long m, long n, long k, JcView<jc::{S}> a, JcView<jc::{S}> b, jc::{T} *c,
                       long ldc) {{
   return jc::brick_product(m, n, k, a, b, c, ldc);
 }}
 """
+PRODUCTS: Final = ("f32", "f64", "bf16", "f16")
 # The symbol by which an object says that it multiplies matrices of a type -> the type.
-USES_PRODUCT: Final = {"_ZN2jc4UsesIfE7productE": "f32", "_ZN2jc4UsesIdE7productE": "f64"}
+USES_PRODUCT: Final = {
+    "_ZN2jc4UsesIfE7productE": "f32", "_ZN2jc4UsesIdE7productE": "f64",
+    "_ZN2jc4UsesINS_4bf16EE7productE": "bf16", "_ZN2jc4UsesINS_3f16EE7productE": "f16",
+}  # fmt: skip
 TEAM: Final = """#include "jitcap_team.h"
 extern "C" __attribute__((visibility("default"))) void run(
     jc_team::Part part, void *body, long n, long grain, long pieces, int members) {
@@ -127,7 +133,9 @@ extern "C" __attribute__((visibility("default"))) int team(double worth, int mos
   return jc_team::team(worth, most);
 }
 """
-SUPPORT: Final = frozenset({"team.cpp", "product.cpp"})  # sources of the objects themselves
+SUPPORT: Final = frozenset(
+    {"team.cpp", *map("product_{}.cpp".format, PRODUCTS)}
+)  # sources of the objects themselves
 _support_lock = lock()  # held while one is made
 _begin_lock = lock()  # held until a compiler that was started is known
 
@@ -137,7 +145,10 @@ def provide_team() -> None:
 
 
 def provide_product(ctype: str) -> None:
-    _provide({f"product_{ctype}": "product"}, {"product.cpp": PRODUCT.format(T=ctype)})
+    _provide(
+        {f"product_{ctype}": "product"},
+        {f"product_{ctype}.cpp": PRODUCT.format(S=ctype, T="f64" if ctype == "f64" else "f32")},
+    )
 
 
 def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
@@ -150,7 +161,7 @@ def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
         with _begin_lock:
             if _ended.is_set():
                 return
-            built = build_shared(sources)
+            built = build_shared(sources, isa_flags(config.isa))
             _compiling.append(built)
         try:
             library = ctypes.PyDLL(str(built.result()))
@@ -177,18 +188,20 @@ _unavailable: Final[set[str]] = set()
 _keep: Final[list[ctypes.CDLL]] = []  # whose code the Api points to
 
 
-def prefetch(products: bool) -> None:
+def prefetch(products: Collection[str]) -> None:
     """Begin to compile the support objects that a graph will load, beside its capture or its own
-    compile; `products`: it multiplies matrices of float32."""
+    compile; `products`: of which types it multiplies matrices (f32, f64, bf16, f16)."""
 
     def work() -> None:
         with contextlib.suppress(Exception):  # loading the graph tries again, and reports
             provide_team()
-            if products:
-                provide_product("f32")
+            for ctype in products:
+                provide_product(ctype)
 
     known = _api[0] if _api else None
-    if known is None or not known.run or (products and not known.product_f32):
+    if known is None or not all(
+        getattr(known, f) for f in ("run", *map("product_{}".format, products))
+    ):
         threading.Thread(target=work, name="jitcap-prefetch", daemon=True).start()
 
 
@@ -242,7 +255,7 @@ def build_shared(
     if entry is not None:
         return Pending.of(entry.file("graph.so"))
     if not sources.keys() & SUPPORT:
-        prefetch(any("dot<f32>" in text for text in sources.values()))
+        prefetch([t for t in PRODUCTS if any(f"dot<{t}>" in text for text in sources.values())])
     keys = {n: cache.digest("object", made_by, text) for n, text in (libraries or {}).items()}
     kept = {name: store.get(k) for name, k in keys.items()}
     with contextlib.ExitStack() as stack:
