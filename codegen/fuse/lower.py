@@ -46,6 +46,7 @@ class _Lower:
         self.widen = widen
         top = max((v.id for v in program.values()), default=0)
         self.ids = count(top + 1)
+        self.calls = {v.id: call for call in program.calls for v in call.outs}
 
     def fresh(self, aval: Aval) -> Value:
         return Value(next(self.ids), aval)
@@ -333,8 +334,8 @@ def _elements(s: _Lower, call: Call) -> None:
 
 
 def _contract(s: _Lower, call: Call) -> None:
-    """Products in the computing type: a matrix product widens its operands as it packs them, those
-    of others are widened once; the result is rounded once."""
+    """Products in the computing type: a matrix product takes operands of 16 bits, also such as the
+    program has widened; those of others are widened once. The result is rounded once."""
     out = call.outs[0]
     wide = out.aval.dtype.compute
     if call.op.name == "dot" and (
@@ -348,13 +349,48 @@ def _contract(s: _Lower, call: Call) -> None:
     if not s.widen:
         s.step(call)
         return
-    operands = tensors(call)
-    if call.op.name != "dot" or len({v.aval.dtype for v in operands}) > 1:  # it takes 16 bits
-        operands = tuple(_widened(s, v, wide, call.where) for v in operands)
+    operands = _narrow_operands(s, call) if call.op.name == "dot" else None
+    operands = operands or tuple(_widened(s, v, wide, call.where) for v in tensors(call))
     target = out if out.aval.dtype is wide else s.fresh(Aval(out.aval.shape, wide))
     s.step(Call(call.op, operands, call.attrs, (target,), call.where))
     if target is not out:
         s.nest(out, lambda axes: operand(target, axes, out.aval.dtype), call.where)
+
+
+def _narrow_operands(s: _Lower, call: Call) -> tuple[Value, ...] | None:
+    """The operands of a product as values of 16 bits, if both have the same type of these: the sum
+    of their products is in float32 all the same, and half as much memory is read."""
+    found = [_narrow(s, v) for v in tensors(call)]
+    kinds = {v and v.aval.dtype for v in found}
+    if None in kinds or len(kinds) > 1:
+        return None
+    return tuple(_moved(s, v) for v in tensors(call))
+
+
+def _narrow(s: _Lower, v: Value) -> Value | None:
+    """The value of 16 bits that `v` is a view of, widened to float32."""
+    if v.aval.dtype in (dt.float16, dt.bfloat16):
+        return v
+    call = s.calls.get(v.id)
+    if call is None or v.aval.dtype is not dt.float32 or call.op.kind not in ("cast", "view"):
+        return None
+    source = call.operands[0]
+    return _narrow(s, source) if isinstance(source, Value) else None
+
+
+def _moved(s: _Lower, v: Value) -> Value:
+    """`v` before it was widened, seen as `v` sees it."""
+    if v.aval.dtype in (dt.float16, dt.bfloat16):
+        return v
+    call = s.calls[v.id]
+    source = call.operands[0]
+    assert isinstance(source, Value)
+    x = _moved(s, source)
+    if call.op.kind == "cast":
+        return x
+    out = s.fresh(replace(v.aval, dtype=x.aval.dtype))
+    _view(s, replace(call, operands=(x, *call.operands[1:]), outs=(out,)))
+    return out
 
 
 def _widened(s: _Lower, v: Value, wide: DType, where: str) -> Value:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import eager  # noqa: F401  (fills the registry)
+import eager
+from jitcap import explain, jit
 from tests.codegen.library_step import Array, call, compiled, reference
 
 SHAPES = [
@@ -68,3 +69,24 @@ def test_nan_and_infinity_pass_through() -> None:
     (want,) = reference("dot", a, b)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
     np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_products_of_widened_16_bit_operands_read_16_bits(name: str) -> None:
+    kind = getattr(eager, name)
+    eager.manual_seed(0)
+    x, w = eager.randn(20, 33), eager.randn(50, 33)
+    y, z = (eager.randn(*shape).to(kind) for shape in ((3, 17, 70), (3, 40, 70)))
+
+    def step(x, w, y, z):
+        short, wide = x.to(kind), w.to(kind).float()
+        product = short.float() @ wide.T  # of two that were rounded
+        return product, y @ z.mT, y.float().mT @ (y.float() * 2), (short @ w.to(kind).T)[::2]
+
+    text = str(explain(step)(x, w, y, z))
+    product = "dot<bf16>(" if kind is eager.bfloat16 else "dot<f16>("
+    assert text.count(product) == 3 and text.count("dot<f32>(") == 1
+    for got, want in zip(jit(step, backend="cpp")(x, w, y, z), step(x, w, y, z), strict=True):
+        assert got.dtype is want.dtype
+        tolerance = 1e-5 if got.dtype is eager.float32 else 1e-2
+        np.testing.assert_allclose(got.float(), want.float(), rtol=tolerance, atol=tolerance)
