@@ -45,6 +45,7 @@ template <class P> struct Tile {  // 28 of 32 registers hold sums (of 16: 12)
 template <class T> constexpr i64 DEPTH = 1536 / sizeof(T);  // of a slab
 constexpr i64 SHARED = 2048, BLOCK = 256;  // lanes: of its shared side; of a block
 constexpr i64 APART = 128 << 10;  // bytes up to which each member packs the shared side for itself
+constexpr i64 CACHED = 64 << 10;  // bytes of an operand that stays near, packed or not
 constexpr i64 FEW = 16 * 16 * 16;  // multiplications that are not worth packing
 constexpr i64 LINES = 2048;       // bytes: rows so far apart, or a multiple, fall on the same cache sets
 
@@ -128,10 +129,11 @@ template <class P, int M, int NV, bool Along> JC_NOINLINE void brick(i64 m, i64 
   constexpr int N = Tile<P>::N;
   typedef vec<P, N> V;
   vec<sum_of<P>, N> acc[M][NV] = {};
-  JC_UNROLL
-  for (int i = 0; i < M; i++)
+  if (k > 64)
     JC_UNROLL
-    for (int j = 0; j < NV; j++) __builtin_prefetch(c + (i < m ? i : 0) * ldc + j * N, 1);
+    for (int i = 0; i < M; i++)
+      JC_UNROLL
+      for (int j = 0; j < NV; j++) __builtin_prefetch(c + (i < m ? i : 0) * ldc + j * N, 1);
   const P *rows[(M + 2) / 3];  // every third: the others are addressed from them
   if constexpr (Along) {
     JC_UNROLL
@@ -343,8 +345,9 @@ template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S
   if (!memory().own) return false;
   int team = team_for_product(m, n, k);
   bool swapped = m <= n, few = n <= W;
-  bool direct_a = As && n <= 8 * W && (a.row == 1 || (a.col == 1 && (few || a.row * i64(sizeof(S)) % LINES)));
-  bool direct_b = As && b.col == 1 && m <= 2 * M;
+  auto small = [](i64 lanes, i64 k, i64 apart) { return lanes * k * i64(sizeof(S)) <= CACHED && apart * i64(sizeof(S)) % LINES; };
+  bool direct_a = As && (n <= 8 * W || small(m, k, a.col)) && (a.row == 1 || (a.col == 1 && (few || a.row * i64(sizeof(S)) % LINES)));
+  bool direct_b = As && b.col == 1 && (m <= 2 * M || small(n, k, b.row));
   i64 most = DEPTH<P> * (in_pairs<S> ? 2 : 1), parts = (k + most - 1) / most, depth = up((k + parts - 1) / parts, 16);
   i64 mc = swapped ? SHARED : m, nc = swapped ? n : SHARED;
   for (i64 i = 0; i < m; i += mc)

@@ -34,7 +34,7 @@ template <class T> JC_NOINLINE bool blas_product(i64 m, i64 n, i64 k, JcView<T> 
   if (tb) y = lines_of(n, k, b.col, b.row);
   if (!gemm || !x.lines || !y.lines) return false;
   bool rows = m >= n;
-  i64 length = rows ? m : n, chunks = is_small(m, n, k) ? i64(2e-6 * m * n * k) + 1 : 8, each = (length / chunks + 16) / 16 * 16;
+  i64 length = rows ? m : n, chunks = is_small(m, n, k) ? 2 * (i64(1e-6 * m * n * k) + 1) : 8, each = (length / chunks + 15) / 16 * 16 + 16 * (length < 16);
   parallel(length, each, team_for_product(m, n, k), [=](i64 lo, i64 hi) {
     for (i64 at = lo; at < hi; at += each) {
       i64 size = hi - at < each ? hi - at : each, i = rows ? at : 0, j = rows ? 0 : at;
