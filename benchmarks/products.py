@@ -10,6 +10,7 @@ import argparse
 import ctypes
 import functools
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 
@@ -75,7 +76,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--only", default="", help="of rows whose text contains it")
     parser.add_argument("--seconds", type=float, default=0.25, help="for a row and a competitor")
+    parser.add_argument("--core", help="whose kernels OpenBLAS takes, say Haswell")
     args = parser.parse_args()
+    if args.core:  # compiled code's OpenBLAS is not loaded yet
+        os.environ["OPENBLAS_CORETYPE"] = args.core
     if args.threads:
         eager.set_num_threads(args.threads)
         torch.set_num_threads(args.threads)

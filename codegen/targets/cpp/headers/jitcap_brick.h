@@ -82,19 +82,29 @@ template <class S> JC_INLINE panel_of<S> from_one(const S *x, i64 col, bool seco
 // panel[p * W + i] = x[i * row + p * col] for p < k, i < live; 0 for live <= i < W. A whole vector is
 // stored even where W is no multiple of its lanes: the next p overwrites it; `room` has space behind the last.
 template <class P, int W> JC_INLINE i64 room(i64 steps) { return up(W * steps + (W % Tile<P>::N ? Tile<P>::N : 0), Tile<P>::N); }
+// The same for lanes that lie side by side, and as many panels as they fill, `each` elements apart: a row
+// of all of them at a time, as memory likes it.
+template <class S, int W> JC_NOINLINE void pack_rows(i64 live, i64 k, const S *x, i64 col, panel_of<S> *panel, i64 each) {
+  constexpr int N = Tile<panel_of<S>>::N, E = in_pairs<S> ? 2 : 1;  // elements of S in one of the panel
+  for (i64 p = 0; p < steps_of<S>(k); p++) {
+    const S *from = x + E * p * col;
+    auto *to = panel + p * W;
+    for (i64 left = live; left > 0; left -= W, from += W, to += each)
+      JC_UNROLL
+      for (int c = 0; c < W; c += N) {  // what lies beyond W is of the next panel, and is overwritten
+        int n = left - c >= N ? N : left > c ? int(left - c) : 0;
+        store(to + c, from_across(from + c, col, E * p + 1 < k, n));
+      }
+  }
+}
 template <class S, int W> JC_NOINLINE void pack(i64 live, i64 k, const S *x, i64 row, i64 col, panel_of<S> *panel) {
   typedef panel_of<S> P;
-  constexpr int N = Tile<P>::N, E = in_pairs<S> ? 2 : 1;  // elements of S in one of P
+  constexpr int N = Tile<P>::N, E = in_pairs<S> ? 2 : 1;
   typedef vec<P, N> V;
   i64 steps = steps_of<S>(k);
   if (live > W) live = W;
   if (row == 1) {
-    for (i64 p = 0; p < steps; p++)
-      JC_UNROLL
-      for (int c = 0; c < W; c += N) {
-        int n = live - c >= N ? N : live > c ? int(live - c) : 0;
-        store(panel + p * W + c, from_across(x + E * p * col + c, col, E * p + 1 < k, n));
-      }
+    pack_rows<S, W>(live, k, x, col, panel, 0);
   } else if (col == 1) {
     for (i64 p = 0; p < steps; p += N) {
       i64 depth = steps - p;
@@ -195,7 +205,8 @@ template <class S, int W> struct Side {
   JC_INLINE i64 each() const { return room<P, W>(steps_of<S>(k)); }  // elements of a panel
   JC_INLINE bool lies(i64 i) const { return direct && (i + 1) * W <= size; }
   JC_INLINE void pack_to(P *to, i64 lo, i64 hi) const {
-    for (i64 i = lo; i < hi; i++)
+    if (x.row == 1 && !direct) pack_rows<S, W>(smaller(size, hi * W) - lo * W, k, x.at + lo * W, x.col, to, each());
+    else for (i64 i = lo; i < hi; i++)
       if (!lies(i)) pack<S, W>(size - i * W, k, x.at + i * W * x.row, x.row, x.col, to + (i - lo) * each());
   }
   JC_INLINE Panel<P> panel(const P *packed, i64 i) const {  // packed: where panel i would be
