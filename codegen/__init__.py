@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from codegen import show
 from codegen.fuse.bodies import compile_bodies
+from codegen.fuse.chunk_rows import chunk_rows
 from codegen.fuse.fuse import fuse
 from codegen.fuse.group_nests import group_nests
 from codegen.fuse.inline import inline
@@ -44,11 +45,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-def front(lowering: Stage) -> tuple[Stage, ...]:
+def front(*lowering: Stage) -> tuple[Stage, ...]:
     """Op calls -> kernels: the same for all backends, but for which products are loops."""
     return (
         Stage("transposed", transpose_products),  # on op calls: loops could not say it later
-        lowering,
+        *lowering,
         Stage("inlined", inline),
         Stage("groups", group_nests),  # asks who is stored
         Stage("recomputed", recompute),  # asks which group reads what
@@ -86,7 +87,7 @@ FRONT: Final = front(Stage("loops", functools.partial(lower, widen=False)))
 BACKENDS: Final[dict[str, Backend]] = {
     "cpp": Backend(
         (
-            *front(Stage("loops", lower)),  # no products of 16 bits: operands are widened
+            *front(Stage("chunked", chunk_rows), Stage("loops", lower)),  # no products of 16 bits: operands are widened
             Stage("hoisted", hoist_updates),  # asks which kernel reads what
             Stage("placed", place_writes),  # asks who reads later
             Stage("bodies", cpp_bodies),  # asks where the operands of steps lie

@@ -33,6 +33,8 @@ def compile_bodies(fused: Fused, run: Callable[[Program], Any]) -> Fused:
                 item = _called(item, run, made)
             else:
                 placed = [with_strides(p, _strides(item, p)) for p in programs]
+                if item.attrs.get("in_place"):
+                    placed = [_updating(p, item.attrs["carried"]) for p in placed]
                 item = _with_symbols(fused.program, item, placed)
                 item = replace(item, bodies=tuple(map(run, item.attrs["programs"])))
         items.append(item)
@@ -54,6 +56,12 @@ def _called(step: Library, run: Callable[[Program], Any], made: dict[Any, Any]) 
         made[key] = placed, run(placed)
     placed, body = made[key]
     return replace(step, attrs={**step.attrs, "programs": (placed,)}, bodies=(body,))
+
+
+def _updating(program: Program, carried: int) -> Program:
+    """The body that writes what it carries over what it was given."""
+    pairs = zip(program.inputs[:carried], program.outputs[:carried], strict=True)
+    return replace(program, outputs=program.outputs[carried:], writes=tuple(pairs))
 
 
 def _strides(step: Library, program: Program) -> dict[int, Strides]:

@@ -82,7 +82,7 @@ def _usable(name: str, v: Value, strides: Shape) -> bool:
         return True
     if name in ("scan", "cond", "call"):  # its body is compiled for the strides of what it is given
         return True
-    return name == "dot" and matrix_order(shape, strides) is not None
+    return name in ("dot", "dot_add") and matrix_order(shape, strides) is not None
 
 
 def matrix_order(shape: Shape, strides: Shape) -> tuple[bool, Size] | None:

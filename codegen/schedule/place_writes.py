@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from codegen.ir import affine, expr
 from codegen.ir.expr import Load
@@ -21,6 +21,8 @@ from codegen.ir.schema import Access, Fused, Kernel, Library, Stage, Store, Valu
 from codegen.ir.sizes import is_contiguous, same_all, some
 from eager.aval import contiguous_strides
 from eager.op import REGISTRY
+
+UPDATING: Final = ("call", "dot_add")  # steps that can write a result over an operand
 
 Operands: TypeAlias = Callable[[Library], dict[str, list[int]]]  # the numbers of those in a buffer
 
@@ -56,7 +58,7 @@ def place_writes(fused: Fused) -> Fused:
 
 
 def _updating(item: Kernel | Library, pairs: Sequence[tuple[int, int]]) -> Kernel | Library:
-    """A call with what it updates."""
+    """A step with what it updates."""
     if not pairs:
         return item
     assert isinstance(item, Library)
@@ -97,7 +99,7 @@ def _operands(call: Library) -> dict[str, list[int]]:
 def _operand_to_update(call: Kernel | Library, target: Value, operands: Operands) -> int | None:
     """The operand of a call that is `target`, all of it, if no other lies in its memory."""
     name = f"v{target.id}"
-    if not isinstance(call, Library) or call.name != "call":
+    if not isinstance(call, Library) or call.name not in UPDATING:
         return None
     at = operands(call).get(name, ())
     if len(at) != 1:

@@ -57,7 +57,13 @@ def scan(w: Writer, body: str) -> None:
         grown = f"bitcast<f64>(as_i64(start{k}) + i_ * {size_text(by)})"
         counting.append(f"z[{table.places[i]}] = {grown};")
     moving = [table.pointer(i, f" + t_ * {size_text(w.access(i).strides[0])}") for i in rows]
-    starts = [_start(w, i) for i in range(parts.carried)]
+    if step.attrs.get("in_place"):
+        starts = []
+        for i in range(parts.carried):
+            w.lines.append(f"__builtin_memset({w.out(i)}, 0, {size_text(step.out_avals[i].nbytes)});")
+            moving.append(f"q[{i}] = {w.out(i)};")
+    else:
+        starts = [_start(w, i) for i in range(parts.carried)]
     for i, start in enumerate(starts):
         w.lines.append(_turns(w, i))
         moving.append(f"q[{i}] = i_ ? turn{i}[({length} - i_) & 1] : (void *)({start});")
@@ -65,7 +71,7 @@ def scan(w: Writer, body: str) -> None:
     for i in range(parts.carried, len(step.outs)):
         size = math.prod(step.out_avals[i].shape[1:]) * step.out_avals[i].dtype.itemsize
         at = f"(char *)({w.out(i)}) + t_ * {size_text(size)}"
-        moving.append(f"q[{table.pointers + i}] = {at};")
+        moving.append(f"q[{table.pointers + i - parts.carried + len(starts)}] = {at};")
     fixed = table.set_pointers(i for i in table.fixed if i not in rows)
     w.lines += [table.declared(len(step.outs)), *numbers, *fixed]
     at = f"{length} - 1 - i_" if parts.reverse else "i_"

@@ -122,6 +122,18 @@ def _dot(w: Writer) -> None:
     w.call(f"dot<{w.ctype(0)}>", m, b.shape[-1], k, *operands, w.out(), max(len(dims), 1), "batch")
 
 
+def _dot_add(w: Writer) -> None:
+    """out[M, N] = c[M, N] + a[M, K] @ b[K, N]; out is c's memory where the step says so."""
+    (m, k), n = w.access(1).shape, w.access(2).shape[1]
+    if not w.step.attrs.get("writes"):
+        w.call("__builtin_memcpy", w.out(), w.dense(0), size_text(w.step.out_avals[0].nbytes))
+    a, b = (
+        f"JcView<{w.ctype(i)}>{{{w.at(i)}, {', '.join(map(size_text, w.access(i).strides))}}}"
+        for i in (1, 2)
+    )
+    w.call("product", m, n, k, a, b, w.out(), n, "true")
+
+
 def merge(shape: Shape, *strides: Shape) -> list[Shape]:
     """Dimensions (size, stride, stride, ...) with neighbours joined where all strides allow it."""
     out: list[Shape] = []
@@ -179,7 +191,7 @@ def _complex(rule: Callable[[str], Callable[[Writer], None]], **structs: str) ->
 
 
 CALLS: Final[Calls] = {
-    **_of("dot", is_float, dot=_dot),
+    **_of("dot", is_float, dot=_dot, dot_add=_dot_add),
     "conv": CppCall(conv.conv, is_float, "jitcap_conv.h", conv.FORWARD),
     "conv_input_grad": CppCall(
         conv.conv_input_grad, is_float, "jitcap_conv.h", conv.INPUT_GRAD

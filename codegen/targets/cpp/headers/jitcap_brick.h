@@ -349,7 +349,7 @@ template <class T> JC_NOINLINE void turned_product(i64 m, i64 n, i64 k, JcView<T
     few_product<T, N>(m, smaller(n - j, N), k, a, panel, N, c + j, ldc);
   }
 }
-template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, sum_of<panel_of<S>> *c, i64 ldc) {
+template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, sum_of<panel_of<S>> *c, i64 ldc, bool add) {
   typedef panel_of<S> P;
   constexpr int W = Tile<P>::W, M = Tile<P>::M;
   constexpr bool As = same<S, P>;  // panels may be read where they lie
@@ -367,13 +367,14 @@ template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S
         i64 deep = smaller(k - p, depth);
         Side<S, M> x = {{a.at + i * a.row + p * a.col, a.row, a.col}, smaller(m - i, mc), deep, direct_a};
         Side<S, W> y = {{b.at + j * b.col + p * b.row, b.col, b.row}, smaller(n - j, nc), deep, direct_b};
-        if (swapped) slab_product<true>(x, y, p > 0, c + i * ldc + j, ldc, team);
-        else slab_product<false>(y, x, p > 0, c + i * ldc + j, ldc, team);
+        if (swapped) slab_product<true>(x, y, add || p > 0, c + i * ldc + j, ldc, team);
+        else slab_product<false>(y, x, add || p > 0, c + i * ldc + j, ldc, team);
       }
   return true;
 }
-// c = a b; rows of c lie ldc apart. False, and nothing written, where there is no memory.
-template <class S> JC_INLINE bool brick_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, sum_of<panel_of<S>> *c, i64 ldc) {
+// c = a b, or c += a b; rows of c lie ldc apart. False, and nothing written, where there is no memory.
+template <class S> JC_INLINE bool brick_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, sum_of<panel_of<S>> *c, i64 ldc, bool add = false) {
+  if (add) return packed_product<S>(m, n, k, a, b, c, ldc, true);
   constexpr int N = Tile<panel_of<S>>::N;
   bool few = m * n * k <= FEW;
   if constexpr (same<S, panel_of<S>>) {
@@ -392,6 +393,6 @@ template <class S> JC_INLINE bool brick_product(i64 m, i64 n, i64 k, JcView<S> a
     dots_product<S>(m, n, k, a.at, a.row, b.at, b.col, c, ldc);
     return true;
   }
-  return packed_product<S>(m, n, k, a, b, c, ldc);
+  return packed_product<S>(m, n, k, a, b, c, ldc, false);
 }
 }  // namespace jc

@@ -1,6 +1,6 @@
 // Matrix products: the brick of jitcap_brick.h, compiled once per machine, else OpenBLAS, else a loop.
 //
-// C[m,n] = A[m,k] B[k,n], in the team; C's rows lie ldc apart, A and B have any strides, and may be of
+// C[m,n] = A[m,k] B[k,n], or that added to C, in the team; C's rows lie ldc apart, A and B have any strides, and may be of
 // 16 bits, where C is of f32. Which kernel
 // computes it does not depend on the number of threads, and neither do its bits.
 #pragma once
@@ -26,7 +26,7 @@ JC_INLINE Lines lines_of(i64 rows, i64 cols, i64 row, i64 col) {
 // What OpenBLAS multiplies without packing, in two chunks of up to 100^3.
 JC_INLINE bool is_small(i64 m, i64 n, i64 k) { return (f64)m * n * k <= 2e6 && m * n * k > 16 * 16 * 16; }
 // In chunks, which depend on the shape alone: by their size it chooses a kernel.
-template <class T> JC_NOINLINE bool blas_product(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 ldc) {
+template <class T> JC_NOINLINE bool blas_product(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 ldc, bool add) {
   auto gemm = blas_of(T());
   Lines x = lines_of(m, k, a.row, a.col), y = lines_of(k, n, b.row, b.col);
   bool ta = !x.lines, tb = !y.lines;
@@ -38,15 +38,15 @@ template <class T> JC_NOINLINE bool blas_product(i64 m, i64 n, i64 k, JcView<T> 
   parallel(length, each, team_for_product(m, n, k), [=](i64 lo, i64 hi) {
     for (i64 at = lo; at < hi; at += each) {
       i64 size = hi - at < each ? hi - at : each, i = rows ? at : 0, j = rows ? 0 : at;
-      gemm(101, ta ? 112 : 111, tb ? 112 : 111, rows ? size : m, rows ? n : size, k, 1, a.at + i * a.row, x.ld, b.at + j * b.col, y.ld, 0, c + i * ldc + j, ldc);
+      gemm(101, ta ? 112 : 111, tb ? 112 : 111, rows ? size : m, rows ? n : size, k, 1, a.at + i * a.row, x.ld, b.at + j * b.col, y.ld, add, c + i * ldc + j, ldc);
     }
   });
   return true;
 }
-template <class S, class T> JC_NOINLINE void plain_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, T *c, i64 ldc) {
+template <class S, class T> JC_NOINLINE void plain_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, T *c, i64 ldc, bool add) {
   parallel(m, 1, team_for_product(m, n, k), [=](i64 lo, i64 hi) {
     for (i64 i = lo; i < hi; i++) {
-      for (i64 j = 0; j < n; j++) c[i * ldc + j] = 0;
+      for (i64 j = 0; j < n && !add; j++) c[i * ldc + j] = 0;
       for (i64 p = 0; p < k; p++) {
         T x = load<1>(a.at + i * a.row + p * a.col);
         for (i64 j = 0; j < n; j++) c[i * ldc + j] += x * load<1>(b.at + p * b.row + j * b.col);
@@ -59,16 +59,16 @@ template <class S, class T> JC_NOINLINE void plain_product(i64 m, i64 n, i64 k, 
 template <class T> JC_INLINE bool blas_first(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b) {
   return JC_BYTES < 32 || (JC_AVX512 && is_small(m, n, k) && (a.col != 1 || b.row != 1 || n < 32));
 }
-template <class S, class T> JC_NOINLINE void product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, T *c, i64 ldc) {
+template <class S, class T> JC_NOINLINE void product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, T *c, i64 ldc, bool add = false) {
   (void)Uses<S>::product;
   auto brick = Products<S>::brick();
   if constexpr (same<S, T>) {
-    if (k && blas_first(m, n, k, a, b) && blas_product(m, n, k, a, b, c, ldc)) return;
+    if (k && blas_first(m, n, k, a, b) && blas_product(m, n, k, a, b, c, ldc, add)) return;
   }
-  if (k && brick && brick(m, n, k, a, b, c, ldc)) return;
+  if (k && brick && brick(m, n, k, a, b, c, ldc, add)) return;
   if constexpr (same<S, T>) {
-    if (k && blas_product(m, n, k, a, b, c, ldc)) return;
+    if (k && blas_product(m, n, k, a, b, c, ldc, add)) return;
   }
-  plain_product(m, n, k, a, b, c, ldc);
+  plain_product(m, n, k, a, b, c, ldc, add);
 }
 }  // namespace jc
