@@ -20,7 +20,6 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from codegen.ir.schema import Call, Program, Value
 from codegen.ir.sizes import is_static
-from eager import dtype as dt
 from eager.aval import Aval
 from eager.dataclass import dataclass
 from eager.dtype import DType
@@ -34,8 +33,7 @@ FEWEST = 8  # rows of a chunk: of fewer, products read their weights for too lit
 
 @dataclass(frozen=True, eq=False)
 class _Scan(Op):
-    """carries, sequences, constants -> the last carries, stacked results: see the docstring of
-    codegen.targets.cpp.control."""
+    """A loop (`codegen.targets.cpp.control`) whose body adds to what it carries, in place."""
 
     kind: ClassVar[str] = "control"
 
@@ -189,7 +187,9 @@ class _Region:
         if dims is None:
             return False
         return all(
-            not isinstance(v, Value) or v.id not in self.after or (d is not None and self.rows.get(v.id) == d)
+            not isinstance(v, Value)
+            or v.id not in self.after
+            or (d is not None and self.rows.get(v.id) == d)
             for v, d in zip(call.operands, dims, strict=True)
         )
 
@@ -254,7 +254,11 @@ class _Region:
         """Whether an earlier call makes a large matrix for the region alone, of the same rows."""
         out = call.outs[0]
         places = [d for i, d in self.slices if i == out.id]
-        if len(places) != 1 or out.id in self.whole or call.op.kind not in ("pointwise", "cast", "view"):
+        if (
+            len(places) != 1
+            or out.id in self.whole
+            or call.op.kind not in ("pointwise", "cast", "view")
+        ):
             return False
         if out.aval.numel < self.seed.outs[0].aval.numel or _spread(call, places[0]) is None:
             return False
@@ -299,7 +303,8 @@ class _Writer:
 
     def run(self) -> Program:
         region = self.region
-        first, later = [], []
+        first: list[Call] = []
+        later: list[Call] = []
         for call in self.program.calls:
             if call not in region.calls:
                 late = any(v.id in region.after for v in call.outs)
@@ -309,7 +314,9 @@ class _Writer:
     def value(self, shape: Sequence[Any], kind: DType, like: Aval) -> Value:
         return Value(next(self.fresh), Aval(tuple(shape), kind, like.device))
 
-    def call(self, calls: list[Call], name: str, x: Value, shape: Sequence[Any], /, **attrs: Any) -> Value:
+    def call(
+        self, calls: list[Call], name: str, x: Value, shape: Sequence[Any], /, **attrs: Any
+    ) -> Value:
         """`x` through an op that moves or casts it."""
         out = self.value(shape, attrs.get("dtype", x.aval.dtype), x.aval)
         calls.append(Call(REGISTRY[name], (x,), attrs, (out,), self.where))
@@ -325,8 +332,11 @@ class _Writer:
         return self.call(calls, "permute", x, shape, dims=tuple(dims))
 
     def _scan(self) -> list[Call]:
-        region, before, after = self.region, [], []
+        """The scan, behind what cuts its operands and in front of what joins its results."""
+        region = self.region
+        before: list[Call] = []
         body: list[Call] = []
+        after: list[Call] = []
         inside: dict[tuple[int, int | None], Value] = {}  # by value, and where its rows are
         xs, sequences, carries = [], [], []
         for (i, dim), (v, _) in region.slices.items():
@@ -344,10 +354,7 @@ class _Writer:
                 wide = out.aval.dtype.compute
                 carries.append(self.value(out.aval.shape, wide, out.aval))
                 sums.append(self._added(body, call, inside, carries[-1]))
-                total = out if wide is out.aval.dtype else self.value(out.aval.shape, wide, out.aval)
-                totals.append(total)
-                if total is not out:
-                    after.append(Call(REGISTRY["cast"], (total,), {"dtype": out.aval.dtype}, (out,), call.where))
+                totals.append(self._total(after, out, wide))
                 continue
             dim = region.rows[out.id]
             made = self.value(self._cut(out.aval.shape, dim), out.aval.dtype, out.aval)
@@ -368,6 +375,15 @@ class _Writer:
         operands = (*(0 for _ in carries), *xs, *region.whole.values())
         scan = Call(SCAN, operands, attrs, (*totals, *results), self.where)
         return [*before, scan, *after]
+
+    def _total(self, after: list[Call], out: Value, wide: DType) -> Value:
+        """The sum of all chunks, of which `out` is made."""
+        if wide is out.aval.dtype:
+            return out
+        total = self.value(out.aval.shape, wide, out.aval)
+        attrs = {"dtype": out.aval.dtype}
+        after.append(Call(REGISTRY["cast"], (total,), attrs, (out,), self.where))
+        return total
 
     def _cut(self, shape: Sequence[Any], dim: int) -> tuple[Any, ...]:
         return (*shape[:dim], self.rows, *shape[dim + 1 :])
@@ -400,7 +416,9 @@ class _Writer:
         stacked = self.value((self.length, *y.aval.shape), y.aval.dtype, y.aval)
         whole = (self.region.size, *y.aval.shape[1:])
         if dim == 0:
-            after.append(Call(REGISTRY["reshape"], (stacked,), {"shape": whole}, (out,), self.where))
+            after.append(
+                Call(REGISTRY["reshape"], (stacked,), {"shape": whole}, (out,), self.where)
+            )
             return stacked
         flat = self.call(after, "reshape", stacked, whole, shape=whole)
         dims = (*range(1, dim + 1), 0, *range(dim + 1, out.aval.ndim))

@@ -60,7 +60,9 @@ def scan(w: Writer, body: str) -> None:
     if step.attrs.get("in_place"):
         starts = []
         for i in range(parts.carried):
-            w.lines.append(f"__builtin_memset({w.out(i)}, 0, {size_text(step.out_avals[i].nbytes)});")
+            w.lines.append(
+                f"__builtin_memset({w.out(i)}, 0, {size_text(step.out_avals[i].nbytes)});"
+            )
             moving.append(f"q[{i}] = {w.out(i)};")
     else:
         starts = [_start(w, i) for i in range(parts.carried)]
