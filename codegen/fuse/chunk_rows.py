@@ -52,6 +52,7 @@ SCAN: Final = _Scan("scan", ("*operands",))
 DOT_ADD: Final = _Add("dot_add", ("c", "a", "b"))
 
 Place: TypeAlias = tuple[Value, int]  # a value, and the dimension of its rows
+Inside: TypeAlias = dict[tuple[int, int | None], Value]  # by value, and where its rows are
 Dims: TypeAlias = Sequence[int | None]  # those of a call's operands; None: all rows of it are read
 
 
@@ -337,7 +338,7 @@ class _Writer:
         before: list[Call] = []
         body: list[Call] = []
         after: list[Call] = []
-        inside: dict[tuple[int, int | None], Value] = {}  # by value, and where its rows are
+        inside: Inside = {}
         xs, sequences, carries = [], [], []
         for (i, dim), (v, _) in region.slices.items():
             rows = self.moved(before, v, dim, 0)
@@ -372,7 +373,8 @@ class _Writer:
             "carried": len(carries), "sequences": len(xs), "length": self.length,
             "reverse": False, "steps": (), "in_place": True, "programs": (program,),
         }  # fmt: skip
-        operands = (*(0 for _ in carries), *xs, *region.whole.values())
+        zeros = (0 for _ in carries)
+        operands: tuple[Value | int, ...] = (*zeros, *xs, *region.whole.values())
         scan = Call(SCAN, operands, attrs, (*totals, *results), self.where)
         return [*before, scan, *after]
 
@@ -388,13 +390,13 @@ class _Writer:
     def _cut(self, shape: Sequence[Any], dim: int) -> tuple[Any, ...]:
         return (*shape[:dim], self.rows, *shape[dim + 1 :])
 
-    def _operands(self, call: Call, inside: dict[tuple[int, int | None], Value]) -> tuple[Any, ...]:
+    def _operands(self, call: Call, inside: Inside) -> tuple[Any, ...]:
         return tuple(
             inside[v.id, d] if isinstance(v, Value) else v
             for v, d in zip(call.operands, self.region.calls[call], strict=True)
         )
 
-    def _added(self, body: list[Call], call: Call, inside: Any, carry: Value) -> Value:
+    def _added(self, body: list[Call], call: Call, inside: Inside, carry: Value) -> Value:
         """A sum over the rows of a chunk, added to what is carried."""
         kind = carry.aval.dtype
         operands = [

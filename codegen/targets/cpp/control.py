@@ -5,7 +5,8 @@ A body is a function like the entry: it takes tables of pointers and of numbers,
 its temporaries lie, as large as the largest of the bodies needs. Between two calls only pointers
 change: slices and results are places in memory of the caller, and what a loop carries is written by
 turns to its output and to a buffer in scratch memory. The turns of a scan are such that the last
-one lands in the output; of a loop of unknown length it is copied there if need be.
+one lands in the output; of a loop of unknown length it is copied there if need be. A scan that is
+`in_place` begins with zeros, and its body writes what it carries over what it is given.
 """
 
 from __future__ import annotations
