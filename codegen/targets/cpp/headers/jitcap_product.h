@@ -26,7 +26,7 @@ JC_INLINE Lines lines_of(i64 rows, i64 cols, i64 row, i64 col) {
 // What OpenBLAS multiplies without packing, in two chunks of up to 100^3.
 JC_INLINE bool is_small(i64 m, i64 n, i64 k) { return (f64)m * n * k <= 2e6 && m * n * k > 16 * 16 * 16; }
 // In chunks, which depend on the shape alone: by their size it chooses a kernel.
-template <class T> JC_NOINLINE bool blas_product(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 ldc, bool add) {
+template <class T> JC_NOINLINE bool blas_product(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 ldc, bool add = false) {
   auto gemm = blas_of(T());
   Lines x = lines_of(m, k, a.row, a.col), y = lines_of(k, n, b.row, b.col);
   bool ta = !x.lines, tb = !y.lines;
