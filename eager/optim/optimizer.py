@@ -357,6 +357,10 @@ class Optimizer(_Hooked):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_hooks"}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what `__getstate__` gave. Subclasses add settings that older files lack."""
+        self.__dict__.update(state)
+
 
 def _check_parameters(parameters: list[Any], differentiable: bool) -> None:
     for parameter in parameters:
@@ -399,6 +403,12 @@ def _parts(value: Any) -> Any:
 def zeros_like(parameter: Tensor) -> Tensor:
     """State of the parameter's shape and dtype."""
     return Tensor._full(0, parameter.aval)
+
+
+def is_blank(state: Tensor) -> bool:
+    """Whether zeros that were allocated were never written, nor replaced by others (a copy of
+    written zeros counts as blank: nothing tells them apart)."""
+    return not bool((state != 0).any()) and state._version == 0
 
 
 def parts_full(value: float, parameter: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
+from eager.optim.optimizer import Optimizer, Params, check, is_blank, settings, zeros_like
 from eager.tensor import Tensor
 
 
@@ -43,7 +43,7 @@ class SGD(Optimizer):
         return {"momentum_buffer": zeros_like(parameter)}
 
     def untouched(self, state: dict[str, Any]) -> bool:
-        return not bool((state["momentum_buffer"] != 0).any())
+        return is_blank(state["momentum_buffer"])
 
     def update(
         self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]

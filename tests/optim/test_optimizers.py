@@ -548,3 +548,31 @@ def test_state_is_there_from_the_beginning_and_saved_once_stepped():
     stepped.sum().backward()
     opt.step()
     assert [*opt.state_dict()["state"]] == [0]
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize(("kind", "settings"), [("SGD", {"momentum": 0.9}), ("Muon", {})])
+def test_momentum_of_zero_gradients_is_saved(kind, settings, jitted):
+    stepped, idle = (eager.ones(2, 2, requires_grad=True) for _ in range(2))
+    opt = getattr(eager.optim, kind)([stepped, idle], lr=0.1, **settings)
+
+    def train():
+        opt.zero_grad()
+        (stepped * 0).sum().backward()
+        opt.step()
+
+    train = jitcap.jit(train, backend="python") if jitted else train
+    for _ in range(3):
+        train()
+        assert [*opt.state_dict()["state"]] == [0]
+
+
+def test_a_subclass_may_extend_setstate():
+    class Extended(eager.optim.SGD):
+        def __setstate__(self, state):
+            super().__setstate__(state)
+            for group in self.param_groups:
+                group.setdefault("added", 1)
+
+    opt = Extended([eager.ones(2, requires_grad=True)], lr=0.1)
+    assert copy.deepcopy(opt).param_groups[0]["added"] == 1
