@@ -87,9 +87,7 @@ FRONT: Final = front(Stage("loops", functools.partial(lower, widen=False)))
 BACKENDS: Final[dict[str, Backend]] = {
     "cpp": Backend(
         (
-            *front(
-                Stage("chunked", chunk_rows), Stage("loops", lower)
-            ),  # no products of 16 bits: operands are widened
+            *front(Stage("chunked", chunk_rows), Stage("loops", lower)),
             Stage("hoisted", hoist_updates),  # asks which kernel reads what
             Stage("placed", place_writes),  # asks who reads later
             Stage("bodies", cpp_bodies),  # asks where the operands of steps lie

@@ -67,8 +67,8 @@ MOST_PARTS: Final = 32
 def lower(program: Program, *, widen: bool = True) -> Loops:
     """Every call by the rule of its kind. Raises Unsupported for complex numbers.
 
-    `widen`: the backend multiplies no 16-bit floats, so operands of products are converted to
-    float32 first."""
+    `widen`: the backend's products of 16-bit floats have float32 results, and its convolutions
+    float32 operands; tiny products are loops."""
     state = _Lower(program, widen=widen)
     for call in program.calls:
         state.op = call.op.name

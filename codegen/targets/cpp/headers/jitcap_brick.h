@@ -36,7 +36,7 @@ JC_INLINE vec<f32, 16> fma(vec<u32, 16> a, vec<u32, 16> b, vec<f32, 16> c) {
 }
 #endif
 template <class S> using panel_of = typename PanelOf<S>::type;
-template <class S> constexpr bool in_pairs = sizeof(panel_of<S>) == 2 * sizeof(S) && same<panel_of<S>, u32>;
+template <class S> constexpr bool in_pairs = same<panel_of<S>, u32>;
 template <class S> JC_INLINE i64 steps_of(i64 k) { return in_pairs<S> ? (k + 1) / 2 : k; }  // of a panel
 
 template <class P> struct Tile {  // 28 of 32 registers hold sums (of 16: 12)
@@ -79,11 +79,11 @@ template <class S> JC_INLINE panel_of<S> from_one(const S *x, i64 col, bool seco
   if constexpr (in_pairs<S>) return x->bits | (second ? (u32)x[col].bits << 16 : 0);
   else return load<1>(x);
 }
-// panel[p * W + i] = x[i * row + p * col] for p < k, i < live; 0 for live <= i < W. A whole vector is
-// stored even where W is no multiple of its lanes: the next p overwrites it; `room` has space behind the last.
+// A whole vector is stored even where W is no multiple of its lanes: the next p overwrites what is too
+// much, and `room`, the elements of a panel, has space behind the last.
 template <class P, int W> JC_INLINE i64 room(i64 steps) { return up(W * steps + (W % Tile<P>::N ? Tile<P>::N : 0), Tile<P>::N); }
-// The same for lanes that lie side by side, and as many panels as they fill, `each` elements apart: a row
-// of all of them at a time, as memory likes it.
+// Lanes that lie side by side, as many panels as they fill, `each` elements apart: a row of all of them
+// at a time, as memory likes it.
 template <class S, int W> JC_NOINLINE void pack_rows(i64 live, i64 k, const S *x, i64 col, panel_of<S> *panel, i64 each) {
   constexpr int N = Tile<panel_of<S>>::N, E = in_pairs<S> ? 2 : 1;  // elements of S in one of the panel
   for (i64 p = 0; p < steps_of<S>(k); p++) {
@@ -97,6 +97,7 @@ template <class S, int W> JC_NOINLINE void pack_rows(i64 live, i64 k, const S *x
       }
   }
 }
+// panel[p * W + i] = x[i * row + p * col] for p < k, i < live; 0 for live <= i < W.
 template <class S, int W> JC_NOINLINE void pack(i64 live, i64 k, const S *x, i64 row, i64 col, panel_of<S> *panel) {
   typedef panel_of<S> P;
   constexpr int N = Tile<P>::N, E = in_pairs<S> ? 2 : 1;
