@@ -33,8 +33,7 @@ class Competitor:
 
 
 def plain(program: Program) -> Runner:
-    call = training_step(program) if program.optimizer else program.loss
-    return Runner(lambda: call(*program.args))
+    return Runner(program.runner(training_step(program) if program.optimizer else program.loss))
 
 
 def eager(workload: Workload) -> Runner:
@@ -46,7 +45,7 @@ def jit(workload: Workload) -> Runner:
     compiled = importlib.import_module("jitcap").jit(
         training_step(program) if program.optimizer else program.loss
     )
-    return Runner(lambda: compiled(*program.args), compiled.stats)
+    return Runner(program.runner(compiled), compiled.stats)
 
 
 def torch_eager(workload: Workload) -> Runner:
@@ -59,17 +58,17 @@ def torch_compile(workload: Workload) -> Runner:
     program = workload.build(torch)
     loss = torch.compile(program.loss)
     if program.optimizer is None:
-        return Runner(lambda: loss(*program.args))
+        return Runner(program.runner(loss))
     update = torch.compile(program.optimizer.step)
 
-    def call() -> Any:
+    def step(*batch: Any) -> Any:
         program.optimizer.zero_grad()
-        value = loss(*program.args)
+        value = loss(*batch)
         value.backward()
         update()
         return value
 
-    return Runner(call)
+    return Runner(program.runner(step))
 
 
 def jax(workload: Workload) -> Runner:

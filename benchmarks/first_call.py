@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import competitors, workloads
+from benchmarks import competitors, more
 
 # Where each system keeps what it compiled.
 CACHE_VARIABLES = {
@@ -62,7 +62,7 @@ def stats_record(stats: Any) -> dict[str, Any]:
 
 def main() -> None:
     workload, competitor = sys.argv[1:3]
-    runner = competitors.BY_NAME[competitor].make(workloads.BY_NAME[workload])
+    runner = competitors.BY_NAME[competitor].make(more.BY_NAME[workload])
     start = time.perf_counter()
     runner.call()
     seconds = time.perf_counter() - start

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import competitors, workloads
+from benchmarks import competitors, more
 
 MIB = 1024 * 1024
 
@@ -32,7 +32,7 @@ def peak() -> int:
 
 def child(workload: str, competitor: str, steps: int) -> dict[str, Any]:
     """Run `steps` steps here and return the figures."""
-    runner = competitors.BY_NAME[competitor].make(workloads.BY_NAME[workload])
+    runner = competitors.BY_NAME[competitor].make(more.BY_NAME[workload])
     before = resident()
     for _ in range(steps):
         runner.call()

@@ -1,6 +1,7 @@
-"""The eight workloads, written against the PyTorch API: namespace -> Program.
+"""The workloads, written against the PyTorch API: namespace -> Program.
 
-Four are single expressions, four are whole training steps with AdamW.
+Of the eight that run by default four are single expressions, four are whole training steps with
+AdamW. `benchmarks/more.py` has others.
 """
 
 import math
@@ -21,21 +22,37 @@ WEIGHT_DECAY = 1e-2
 
 @dataclass(frozen=True)
 class Program:
-    """What a competitor runs: `loss(*args)`, and for a training step also model and optimizer."""
+    """What a competitor runs: `loss(*args)`, and for a training step also model and optimizer.
+
+    What is compiled is called by `drive(compiled, *args)` where that is more than one call.
+    """
 
     loss: Callable[..., Any]
     args: tuple[Any, ...]
     model: Any = None
     optimizer: Any = None
+    drive: Callable[..., Any] | None = None
+
+    def runner(self, step: Callable[..., Any]) -> Callable[[], Any]:
+        """`step`, which is `loss` or has it inside, as a call without arguments."""
+        drive = self.drive
+        if drive is None:
+            return lambda: step(*self.args)
+        return lambda: drive(step, *self.args)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A name, one line about it, and how to build it in a namespace (`torch` or `eager`)."""
+    """A name, one line about it, and how to build it in a namespace (`torch` or `eager`).
+
+    `tolerance` is how far first results may be from each other, as a part of the largest value.
+    """
 
     name: str
     what: str
-    build: Callable[[ModuleType], Program]
+    build: Callable[..., Program]
+    tolerance: float = 1e-3
+    in_jax: bool = True
 
 
 def rng_floats(*shape: int, seed: int = 0) -> NDArray[np.float32]:
@@ -65,15 +82,22 @@ def layernorm(torch: ModuleType, rows: int = 8192, width: int = 1024) -> Program
 
 
 def training(torch: ModuleType, model: Any, batch: tuple[Any, Any]) -> Program:
-    """Cross-entropy of `model` on one batch, with AdamW; the weights are the same everywhere."""
-    set_weights(torch, model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    """Cross-entropy of `model` on one batch, with AdamW."""
     F = torch.nn.functional
 
     def loss(x: Any, y: Any) -> Any:
         logits = model(x)
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), y.view(-1))
 
+    return trained(torch, model, loss, batch)
+
+
+def trained(
+    torch: ModuleType, model: Any, loss: Callable[..., Any], batch: tuple[Any, ...]
+) -> Program:
+    """Any loss of `model`, with AdamW; the weights are the same everywhere."""
+    set_weights(torch, model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     return Program(loss, tuple(torch.from_numpy(part) for part in batch), model, optimizer)
 
 
@@ -87,7 +111,7 @@ def set_weights(torch: ModuleType, model: Any) -> None:
                 scale = 1 / math.sqrt(math.prod(shape[1:]))
                 draw = rng.standard_normal(shape, dtype=np.float32) * np.float32(scale)
                 parameter.copy_(torch.from_numpy(draw))
-            elif name.endswith("bias"):
+            elif "bias" in name.rpartition(".")[2]:
                 parameter.zero_()
 
 

@@ -11,7 +11,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import competitors, measure, report, workloads
+import jitcap
+from benchmarks import competitors, measure, more, report, workloads
+from benchmarks.models.gpt import Config
+
+# Sizes of the workloads of `benchmarks/more.py` that train in a moment.
+SMALL = {
+    "vit": {"batch": 2, "image": 16, "patch": 8, "width": 16, "layers": 2, "heads": 2},
+    "unet": {"batch": 2, "image": 8, "width": 8, "groups": 2},
+    "lstm": {"batch": 2, "time": 3, "words": 11, "width": 8},
+    "dlrm": {"batch": 4, "tables": 3, "rows": 7},
+    "vae": {"batch": 64},
+    "gcn": {"nodes": 9, "edges": 20, "features": 4, "width": 5},
+    "mobilenet": {"batch": 2, "stages": ((8, 2, 2),)},
+    "vgg": {"batch": 4, "plan": (8, 0, 8, 0, 8, 0, 8, 0, 8, 0)},
+    "densenet": {"batch": 2, "blocks": (2, 1), "growth": 4},
+    "classes": {"rows": 4, "width": 5, "classes": 11},
+    "rk4": {"systems": 4, "steps": 2},
+    "blackscholes": {"options": 5},
+    "decoding": {"batch": 2, "tokens": 3, "config": Config(2, 2, 8, 8, 11)},
+}
 
 
 def test_the_eight_workloads():
@@ -58,6 +77,26 @@ def test_eager_and_torch_start_alike(name):
         program = workloads.BY_NAME[name].build(namespace)
         outs.append(program.loss(*program.args).detach().numpy())
     np.testing.assert_allclose(outs[0], outs[1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("workload", more.MORE, ids=lambda workload: workload.name)
+def test_more_workloads_are_one_graph_and_compute_what_torch_does(workload):
+    """Three steps of each, small."""
+    eager, torch = pytest.importorskip("eager"), pytest.importorskip("torch")
+    outs = []
+    for namespace in (eager, torch):
+        program = workload.build(namespace, **SMALL[workload.name])
+        step = workloads.training_step(program) if program.optimizer else program.loss
+        if namespace is eager:
+            step = compiled = jitcap.jit(step, backend="eager")
+        results = [program.runner(step)() for _ in range(3)]
+        parts = [part for out in results for part in (out if isinstance(out, tuple) else [out])]
+        outs.append([part.detach().numpy() for part in parts])
+    assert (compiled.stats.graphs, compiled.stats.splits, compiled.stats.fallbacks) == (1, 0, 0)
+    for ours, theirs in zip(*outs, strict=True):
+        np.testing.assert_allclose(
+            ours, theirs, rtol=0.03 if workload.name == "vae" else 1e-4, atol=1e-6
+        )
 
 
 def test_a_benchmark_runs_on_the_kernels_of_its_processor():
