@@ -11,15 +11,16 @@ import os
 import platform
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 
-def limit_threads(threads: int) -> None:
+def limit_threads(threads: int, *, jax: bool) -> None:
     """So many for everybody; must come before NumPy, torch and JAX are imported."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "JITCAP_THREADS"):
         os.environ[name] = str(threads)
-    if hasattr(os, "sched_setaffinity"):  # JAX sizes its pool by the processors it may use
+    if jax and hasattr(os, "sched_setaffinity"):  # it sizes its pool by the processors it may use
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
@@ -29,6 +30,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--set", choices=("eight", "more", "all"), default="eight", help="which")
     parser.add_argument("--competitors", help="comma-separated: eager,jit,torch,compile,jax")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpu-time", action="store_true", help="of the processors: --threads 1")
     parser.add_argument("--rounds", type=int, default=5, help="turns per competitor")
     parser.add_argument("--seconds", type=float, default=5.0, help="timed per competitor, in all")
     parser.add_argument("--quick", action="store_true", help="short, and no compile times")
@@ -89,7 +91,9 @@ def run_workload(workload: Any, competitors: list[Any], args: argparse.Namespace
         calls[competitor.name], stats[competitor.name] = runner.call, runner.stats
     result["faults"] += agreement(outputs, workload.tolerance)
     outputs.clear()
-    timings = measure.interleave(calls, args.rounds, args.seconds)
+    timings = measure.interleave(
+        calls, args.rounds, args.seconds, time.process_time if args.cpu_time else time.perf_counter
+    )
     result["times"] = {name: timing.as_dict() for name, timing in timings.items()}
     result["jit"] = first_call.stats_record(stats.get("jit"))
     return result
@@ -119,7 +123,7 @@ def processor_name() -> str:
 
 def main() -> None:
     args = options()
-    limit_threads(args.threads)
+    limit_threads(args.threads, jax="jax" in (args.competitors or "jax"))
     if args.quick:
         args.rounds, args.seconds = min(args.rounds, 3), min(args.seconds, 1.0)
     # After the thread limits: this imports NumPy.

@@ -146,9 +146,10 @@ def generation(
 ) -> Program:
     """Some tokens behind a half full cache, greedily: the compiled function makes one."""
     config = config or gpt.Config()
-    model, cache = decoding.build(torch, config, batch)
+    model, cache = gpt.build(torch, config), decoding.empty_cache(torch, config, batch)
     set_weights(torch, model)
-    cache.copy_(torch.from_numpy(rng_floats(*cache.shape)))
+    for seed, part in enumerate(part for layer in cache for part in layer):
+        part.copy_(torch.from_numpy(rng_floats(*part.shape, seed=seed)))
     start = torch.from_numpy(classes_of(config.vocab, batch, 1))
     places = torch.arange(config.context // 2, config.context // 2 + tokens).unsqueeze(1)
 

@@ -6,17 +6,16 @@ from typing import Any
 from benchmarks.models import gpt
 
 
-def build(torch: ModuleType, config: gpt.Config, batch: int) -> tuple[Any, Any]:
-    """The GPT, and its cache: (layers, keys or values, batch, heads, context, width / heads)."""
-    head = config.width // config.heads
-    cache = torch.zeros(config.layers, 2, batch, config.heads, config.context, head)
-    return gpt.build(torch, config), cache
+def empty_cache(torch: ModuleType, config: gpt.Config, batch: int) -> list[tuple[Any, Any]]:
+    """Keys and values of each layer, of shape (batch, heads, context, width / heads)."""
+    shape = batch, config.heads, config.context, config.width // config.heads
+    return [(torch.zeros(shape), torch.zeros(shape)) for _ in range(config.layers)]
 
 
 def next_token(torch: ModuleType, model: Any, cache: Any, ids: Any, place: Any) -> Any:
     """The likeliest tokens (batch, 1) behind ids (batch, 1) at `place` (1); writes the cache."""
     F = torch.nn.functional
-    mask = (torch.arange(cache.shape[4], device=ids.device) <= place).view(1, -1)  # (1, context)
+    mask = (torch.arange(cache[0][0].shape[2], device=ids.device) <= place).view(1, -1)
     x = model.tokens(ids) + model.places(place)
     for layer, (keys, values) in zip(model.blocks, cache, strict=True):
         b, t, c = x.shape

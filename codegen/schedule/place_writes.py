@@ -23,6 +23,8 @@ from eager.aval import contiguous_strides
 from eager.op import REGISTRY
 
 UPDATING: Final = ("call", "dot_add")  # steps that can write a result over an operand
+# Those that change a few places of their first operand, which the result's memory may hold already.
+CHANGING: Final = ("index_put", "index_add", "scatter", "scatter_reduce")
 
 Operands: TypeAlias = Callable[[Library], dict[str, list[int]]]  # the numbers of those in a buffer
 
@@ -48,7 +50,7 @@ def place_writes(fused: Fused) -> Fused:
             (at,) = places[1]
             item = fused.items[at]
             operand = _operand_to_update(item, target, operands) if at in places[0] else None
-            if isinstance(item, Library) and operand is not None:
+            if isinstance(item, Library) and operand is not None and item.name in UPDATING:
                 pairs.setdefault(at, []).append((operand, item.outs.index(source)))
         else:
             copies.append((target, value))
@@ -99,10 +101,10 @@ def _operands(call: Library) -> dict[str, list[int]]:
 def _operand_to_update(call: Kernel | Library, target: Value, operands: Operands) -> int | None:
     """The operand of a call that is `target`, all of it, if no other lies in its memory."""
     name = f"v{target.id}"
-    if not isinstance(call, Library) or call.name not in UPDATING:
+    if not isinstance(call, Library) or call.name not in (*UPDATING, *CHANGING):
         return None
     at = operands(call).get(name, ())
-    if len(at) != 1:
+    if len(at) != 1 or (call.name in CHANGING and at != [0]):
         return None
     x = call.operands[at[0]]
     assert isinstance(x, Access)

@@ -5,7 +5,7 @@ import pytest
 
 import codegen
 import eager
-from codegen.ir.schema import Kernel, Target
+from codegen.ir.schema import Kernel, Library, Target
 from tests.codegen.checking import floats, same
 from tests.codegen.tracing import trace
 
@@ -56,7 +56,21 @@ def momentum(x, y):
     return x.mean()
 
 
+def rows_written(x, y):
+    x[eager.tensor([5, 0, 5])] = y[:3]
+    y.index_add_(0, eager.tensor([1, 1, -1 % 7]), y[4:] * 2.0)
+    return x.sum()
+
+
+def a_place_from_itself(x, y):
+    x.scatter_(0, eager.tensor([[0, 3], [2, 2]]), x[5:, :2])
+    y[:, eager.tensor([1, 2])] += y[:, :2]
+    return y.sum()
+
+
 CASES = [
+    rows_written,
+    a_place_from_itself,
     add_in_place,
     swap,
     shift,
@@ -91,3 +105,18 @@ def test_an_update_is_one_kernel_without_copies():
     fused = codegen.run_stages(program)[0]["tiled"].fused
     assert len([i for i in fused.items if isinstance(i, Kernel)]) <= 2
     assert sum(1 for b in fused.buffers.values() if b.alias) == 2
+
+
+def a_row_each(keys, values, new, place):
+    keys.index_copy_(1, place, new)
+    values[:, place] = new
+    return (keys * values).sum()
+
+
+def test_a_cache_is_written_where_it_lies():
+    cache, new = floats(3, 50, 4), floats(3, 1, 4)
+    program, _ = trace(a_row_each, cache, cache.copy(), new, np.array([7]))
+    fused = codegen.run_stages(program)[0]["tiled"].fused
+    written = [fused.buffers[i.outs[0]].alias for i in fused.items if isinstance(i, Library)]
+    assert written == [f"v{v.id}" for v in program.inputs[:2]]
+    assert not any(i.note.startswith("write") for i in fused.kernels())

@@ -115,15 +115,21 @@ JC_NOINLINE inline void spread_places(i64 *from, const i64 *dims, i64 rank) {
   }
 }
 struct PutDim { i64 size, out, src; };
-template <class Op, class T> JC_NOINLINE void put_dims(const PutDim *dims, i64 rank, T *out, const T *src) {
-  if (rank == 0) {
-    combine<Op>(out, src);
+// What is contiguous in both goes a line at a time; of anything else, all places of one index of the rest are near each other.
+template <class Op, class T> JC_NOINLINE void put_dims(i64 count, const i64 *places, const i64 *from, const PutDim *dims, i64 rank, T *out, const T *src) {
+  const bool lines = sizeof(T) >= 4 && rank == 1 && dims[0].out == 1 && dims[0].src == 1;
+  if (rank > 0 && !lines) {
+    for (i64 i = 0; i < dims[0].size; i++) put_dims<Op>(count, places, from, dims + 1, rank - 1, out + i * dims[0].out, src + i * dims[0].src);
     return;
   }
-  if (rank == 1)
-    for (i64 i = 0; i < dims[0].size; i++) combine<Op>(out + i * dims[0].out, src + i * dims[0].src);
-  else
-    for (i64 i = 0; i < dims[0].size; i++) put_dims<Op>(dims + 1, rank - 1, out + i * dims[0].out, src + i * dims[0].src);
+  for (i64 p = 0; p < count; p++) {
+    if constexpr (sizeof(T) >= 4)
+      if (lines) {
+        add_line<Op, T>(out + places[p], src + from[p], dims[0].size);
+        continue;
+      }
+    combine<Op>(out + places[p], src + from[p]);
+  }
 }
 // out[places[p] + rest] = src[from[p] + rest]; the team shares the rest's dimension `cut`.
 template <class Op, class T> JC_NOINLINE void index_put(i64 count, const i64 *places, const i64 *from, const PutDim *rest, i64 rank, i64 cut, i64 total, const T *x, const T *src, T *out) {
@@ -136,7 +142,7 @@ template <class Op, class T> JC_NOINLINE void index_put(i64 count, const i64 *pl
     __builtin_memcpy(own, rest, rank * sizeof(PutDim));
     PutDim c = cut < 0 ? PutDim{} : own[cut];
     if (cut >= 0) own[cut].size = hi - lo;
-    for (i64 p = 0; p < count; p++) put_dims<Op>(own, rank, out + places[p] + lo * c.out, src + from[p] + lo * c.src);
+    put_dims<Op>(count, places, from, own, rank, out + lo * c.out, src + lo * c.src);
   });
 }
 }  // namespace jc
