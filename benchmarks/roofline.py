@@ -1,0 +1,290 @@
+"""How near each compiled step is to what the machine can do: python -m benchmarks.roofline
+
+    measured    every kernel and library step of the step, by a clock around its call
+    floor       the larger of its bytes at the speed of a copy of that size, its floating-point
+                operations at the speed of a large product, its element-wise ones at that of a loop
+                in registers; the peaks are measured first, with our own compiled code
+
+Bytes are those of the buffers that it reads and writes, each once; a program that is fused better
+would need fewer, so a share of 1 says that this code is run well, and not that there is no better.
+`--worst` shows the parts of a step that lose most. Writes a table, JSON, and docs/roofline.svg.
+"""
+
+import argparse
+import math
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import eager
+import jitcap
+from benchmarks import competitors, more
+from benchmarks.workloads import Workload
+from codegen.ir.expr import Apply, Cast, Select
+from codegen.ir.schema import Access, Buffer, Kernel, Library
+from codegen.targets.cpp import program
+
+MOST = 1 << 16  # parts of a step that are timed
+FUNCTIONS = {"exp", "log", "tanh", "erf", "sin", "cos", "pow", "log1p", "expm1", "lgamma"}
+FUNCTION = 16  # operations of a function: about the length of its polynomial
+TIMED = """
+#include <time.h>
+static inline double jc_clock() {{ timespec t; clock_gettime({clock}, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }}
+static double *const jc_spent = (double *){address};
+struct JcTimed {{ int i; double start; JcTimed(int i) : i(i), start(jc_clock()) {{}}
+  ~JcTimed() {{ jc_spent[2 * i] += jc_clock() - start; jc_spent[2 * i + 1] += 1; }} }};
+"""  # noqa: E501
+
+
+@dataclass
+class Work:
+    """What one run of a part does."""
+
+    name: str
+    note: str
+    nbytes: float = 0
+    products: float = 0  # floating-point operations of matrix products and convolutions
+    elementwise: float = 0
+
+
+@dataclass
+class Clocks:
+    """The parts of the programs that were compiled, and their clocks: (seconds, runs) of each."""
+
+    clock: str
+    parts: list[Work] = field(default_factory=list)
+    spent: Any = field(default_factory=lambda: np.zeros((MOST, 2)))
+
+    def around(self, works: list[Work], lines: list[str]) -> list[str]:
+        """`lines`, timed as one part."""
+        total = Work(works[0].name, works[0].note)
+        for work in works:
+            total.nbytes += work.nbytes
+            total.products += work.products
+            total.elementwise += work.elementwise
+        self.parts.append(total)
+        return ["{", f"JcTimed timed({len(self.parts) - 1});", *lines, "}"]
+
+
+# ---------------------------------------------------------------------------------- what parts do
+
+
+def work_of(item: Kernel | Library, buffers: dict[str, Buffer]) -> Work:
+    return of_kernel(item, buffers) if isinstance(item, Kernel) else of_step(item, buffers)
+
+
+def of_kernel(kernel: Kernel, buffers: dict[str, Buffer]) -> Work:
+    work = Work(kernel.name, f"{kernel.note} {kernel.where}")
+    touched: dict[tuple[str, bool], float] = {}
+    rows = math.prod(int(axis.size) for axis in kernel.rows)
+    for stage in kernel.stages:
+        count = rows * math.prod(int(axis.size) for axis in stage.loops)
+        for x in stage.walk():
+            if isinstance(x, Apply):
+                work.elementwise += count * (FUNCTION if x.fn in FUNCTIONS else 1)
+            elif isinstance(x, Cast | Select):
+                work.elementwise += count
+        work.elementwise += count * len(stage.reductions)
+        names = [(x.buffer, False) for x in stage.loads()] + [
+            (s.buffer, True) for s in stage.stores
+        ]
+        for name, written in names:
+            if name in buffers:
+                size = min(count, int(buffers[name].size))
+                key = buffers[name].home, written
+                touched[key] = max(touched.get(key, 0), size * buffers[name].dtype.itemsize)
+    work.nbytes = sum(touched.values())
+    return work
+
+
+def of_step(step: Library, buffers: dict[str, Buffer]) -> Work:
+    work = Work(step.name, step.where)
+    shapes = [aval.shape for aval in step.avals]
+    for x in step.operands:
+        if isinstance(x, Access):
+            work.nbytes += math.prod(map(int, x.shape)) * buffers[x.buffer].dtype.itemsize
+    work.nbytes += sum(int(aval.nbytes) for aval in step.out_avals)
+    shapes.append(step.out_avals[0].shape)
+    if step.name in ("dot", "dot_add"):
+        work.products = 2.0 * math.prod(shapes[0]) * shapes[1][-1]
+    elif step.name.startswith("conv"):
+        # Whichever is computed: each element of the result per tap and input channel of a group.
+        kernel = {"conv": 1, "conv_input_grad": 1, "conv_weight_grad": -1}[step.name]
+        result = {"conv": -1, "conv_input_grad": 0, "conv_weight_grad": 0}[step.name]
+        work.products = 2.0 * math.prod(shapes[result]) * math.prod(shapes[kernel][1:])
+    work.note += " " + " ".join("x".join(map(str, shape)) for shape in shapes)
+    return work
+
+
+# ---------------------------------------------------------------------------------- timed code
+
+
+@contextmanager
+def timed(clocks: Clocks) -> Iterator[None]:
+    """Programs that are compiled inside have a clock around each part."""
+    call_kernel, lines, main = program.call_kernel, program._Emission.step, program._Emission.main
+
+    def kernel(name: str, texts: Any, places: Any, sites: Any) -> str:
+        fused = places.fused
+        by_name = {item.name: item for item in fused.kernels() if item.name in texts}
+        works = [of_kernel(by_name[text], fused.buffers) for text in texts]
+        return " ".join(clocks.around(works, [call_kernel(name, texts, places, sites)]))
+
+    def step(self: Any, item: Library, places: Any) -> list[str]:
+        made = lines(self, item, places)
+        if item.bodies:  # its parts have their own
+            return made
+        return clocks.around([of_step(item, places.fused.buffers)], made)
+
+    def whole(self: Any, *args: Any) -> str:
+        head, mark, rest = main(self, *args).partition("JC_MODULE")
+        return (
+            head + TIMED.format(address=clocks.spent.ctypes.data, clock=clocks.clock) + mark + rest
+        )
+
+    with (
+        mock.patch.object(program, "call_kernel", kernel),
+        mock.patch.object(program._Emission, "step", step),
+        mock.patch.object(program._Emission, "main", whole),
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.dict(os.environ, {"JITCAP_CACHE_DIR": folder}),
+    ):
+        yield
+
+
+# ---------------------------------------------------------------------------------- peaks
+
+
+@dataclass
+class Peaks:
+    """Bytes a second of a copy by the bytes that move; operations a second."""
+
+    copies: dict[int, float]
+    product: float
+    elementwise: float
+
+    def bandwidth(self, nbytes: float) -> float:
+        """Of the copy of the nearest size."""
+        return self.copies[min(self.copies, key=lambda size: abs(math.log(size / max(nbytes, 1))))]
+
+    def floor(self, work: Work) -> float:
+        return max(
+            work.nbytes / self.bandwidth(work.nbytes),
+            work.products / self.product,
+            work.elementwise / self.elementwise,
+        )
+
+
+def measure_peaks(clock: str) -> Peaks:
+    """By our own compiled code, timed inside it."""
+    clocks = Clocks(clock)
+
+    def rate(fn: Any, *args: Any) -> tuple[float, Work]:
+        step = jitcap.jit(fn)
+        first = len(clocks.parts)
+        step(*args)
+        least = math.inf
+        end = time.perf_counter() + 0.4
+        while time.perf_counter() < end:
+            clocks.spent[:] = 0
+            step(*args)
+            least = min(least, float(clocks.spent[first:, 0].sum()))
+        return least, clocks.parts[first]
+
+    def copy(x: Any, y: Any) -> None:
+        y.copy_(x)
+
+    def chains(x: Any) -> Any:  # so many that none waits for the one before
+        parts = [x + i for i in range(8)]
+        for i in range(16):
+            parts = [part * 0.5 + i for part in parts]
+        return sum(parts)
+
+    with timed(clocks):
+        copies = {}
+        for power in range(14, 28, 2):
+            x = eager.zeros(1 << power)
+            least, work = rate(copy, x, eager.ones(1 << power))
+            copies[int(work.nbytes)] = work.nbytes / least
+        x = eager.ones(1536, 1536)
+        least, work = rate(lambda a, b: a @ b, x, x)
+        product = work.products / least
+        least, work = rate(chains, eager.ones(1 << 15))
+        return Peaks(copies, product, work.elementwise / least)
+
+
+# ---------------------------------------------------------------------------------- workloads
+
+
+@dataclass
+class Row:
+    """A part of a step: how often it runs in one, and in how long all of its runs are over."""
+
+    work: Work
+    runs: float
+    seconds: float
+    floor: float
+
+
+def measure(workload: Workload, peaks: Peaks, clock: str, seconds: float) -> list[Row]:
+    """The fastest of the steps, part by part; what loses most comes first."""
+    clocks = Clocks(clock)
+    with timed(clocks):
+        call = competitors.jit(workload).call
+        for _ in range(3):
+            call()
+        steps, least, spent = 0, math.inf, clocks.spent
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end or steps < 3:
+            clocks.spent[:] = 0
+            call()
+            steps += 1
+            if clocks.spent[:, 0].sum() < least:
+                least, spent = float(clocks.spent[:, 0].sum()), clocks.spent.copy()
+    rows = [
+        Row(work, runs, taken, runs * peaks.floor(work))
+        for work, (taken, runs) in zip(clocks.parts, spent[: len(clocks.parts)], strict=True)
+        if runs
+    ]
+    return sorted(rows, key=lambda row: row.floor - row.seconds)
+
+
+def show(name: str, rows: list[Row], worst: int) -> None:
+    spent, floor = (1e3 * sum(getattr(row, key) for row in rows) for key in ("seconds", "floor"))
+    print(f"{name:13} {spent:8.2f} ms, floor {floor:8.2f}: {floor / spent:.0%}", flush=True)
+    for row in rows[:worst]:
+        w = row.work
+        print(
+            f"   {1e3 * row.seconds:8.3f} ms, floor {1e3 * row.floor:8.3f}, {row.runs:4.0f} x "
+            f"{w.nbytes / 2**20:8.2f} MiB {w.products / 1e9:7.3f} GFLOP {w.elementwise / 1e9:7.3f} "
+            f"{w.name} {w.note}"[:240]
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.roofline", description=__doc__)
+    parser.add_argument("--only", help="comma-separated workloads")
+    parser.add_argument("--seconds", type=float, default=1.0, help="timed, for each workload")
+    parser.add_argument("--worst", type=int, default=0, help="parts to show")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpu-time", action="store_true", help="of the processor: --threads 1")
+    args = parser.parse_args()
+    eager.set_num_threads(args.threads)
+    clock = "CLOCK_THREAD_CPUTIME_ID" if args.cpu_time else "CLOCK_MONOTONIC"
+    peaks = measure_peaks(clock)
+    copies = ", ".join(f"{n / 2**20:.2g} MiB {r / 1e9:.0f}" for n, r in peaks.copies.items())
+    print(f"copy GB/s: {copies}; products {peaks.product / 1e9:.0f} GFLOP/s", end="; ")
+    print(f"element-wise {peaks.elementwise / 1e9:.0f}")
+    for name in args.only.split(",") if args.only else more.BY_NAME:
+        show(name, measure(more.BY_NAME[name], peaks, clock, args.seconds), args.worst)
+
+
+if __name__ == "__main__":
+    main()
