@@ -46,8 +46,15 @@ CASES = [
     Case((1, 7, 5, 5), (9, 7, 5, 5)),
     Case((2, 3, 4, 4), (5, 3, 2, 2), padding=3),
     Case((1, 64, 70, 90), (8, 64, 3, 3), padding=1),
+    Case((33, 20, 4, 4), (37, 20, 3, 3), padding=1),
+    Case((15, 64, 2, 3), (32, 16, 3, 3), padding=1, groups=4),
+    Case((6, 14, 17, 5), (19, 14, 3, 3), stride=2, padding=2, dilation=2),
+    Case((32, 31, 1, 1), (33, 31, 3, 3), padding=1),
+    Case((29, 15, 8, 8), (40, 15, 1, 1), stride=3),
+    Case((9, 16, 3, 2, 3), (16, 16, 2, 3, 2), padding=1, stride=2),
     Case((2, 20, 12, 12), (70, 20, 3, 3), padding=1, dtype="float64"),
     Case((2, 6, 7, 9), (4, 3, 3, 3), stride=2, padding=1, groups=2, dtype="float64"),
+    Case((17, 15, 3, 3), (33, 15, 3, 3), padding=1, dtype="float64"),
 ]
 
 
@@ -98,21 +105,39 @@ def test_operands_of_any_strides() -> None:
 
 
 def test_nan_stays_where_windows_see_it() -> None:
-    x, w, _ = operands(CASES[0])
-    x[0, 1, 3, 4], x[1, 0, 0, 0] = np.nan, np.inf
-    made = call("conv", x, w, **CASES[0].attrs)
-    (((got,),), (want,)) = compiled(made), made.reference()
-    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))
+    for case in (CASES[0], Case((16, 4, 3, 3), (8, 4, 3, 3), padding=1)):
+        x, w, _ = operands(case)
+        x[0, 1, 2, 2], x[1, 0, 0, 0] = np.nan, np.inf
+        made = call("conv", x, w, **case.attrs)
+        (((got,),), (want,)) = compiled(made), made.reference()
+        np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))
+
+
+def test_padding_is_not_multiplied_on_small_maps() -> None:
+    case = Case((16, 4, 3, 3), (8, 4, 3, 3), padding=1)
+    x, w, _ = operands(case)
+    w[0, 0, 0, 0] = np.inf
+    ((got,),) = compiled(call("conv", x, w, **case.attrs))
+    assert not np.isnan(got).any()
+    assert np.isinf(got[:, 0, 1:, 1:]).all()
+    assert np.isfinite(got[:, 0, 0]).all()
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:
-    case = Case((9, 16, 20, 20), (24, 16, 3, 3), padding=1)
-    x, _, g = operands(case)
-    (step,) = compile_steps(call("conv_weight_grad", g, x, **case.attrs, weight_shape=case.w))
-    many = step.run(g, x)[0]
-    with config(threads=1):
-        one = step.run(g, x)[0]
-    np.testing.assert_array_equal(many, one)
+    calls = []
+    for case in (
+        Case((9, 16, 20, 20), (24, 16, 3, 3), padding=1),
+        Case((32, 64, 4, 4), (64, 64, 3, 3), padding=1),
+    ):
+        x, w, g = operands(case)
+        calls.append(call("conv", x, w, **case.attrs))
+        calls.append(call("conv_input_grad", g, w, **case.attrs, input_shape=case.x))
+        calls.append(call("conv_weight_grad", g, x, **case.attrs, weight_shape=case.w))
+    for step, each in zip(compile_steps(*calls), calls, strict=True):
+        many = step.run(*each.operands)[0]
+        with config(threads=1):
+            one = step.run(*each.operands)[0]
+        np.testing.assert_array_equal(many, one, err_msg=str(each))
 
 
 def test_an_empty_batch_has_a_zero_weight_gradient() -> None:

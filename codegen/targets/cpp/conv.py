@@ -14,6 +14,11 @@ from eager.dataclass import dataclass
 
 BAND_BYTES: Final = 1 << 18  # a band of source stays in the second-level cache
 PARTIAL_BYTES: Final = 1280 << 10  # partial weight gradients: more cost more than they gain
+# (places of the result, least channels of a group, least samples): up to so many places the batch
+# gives the rows (jitcap_conv_maps.h). Measured: there it is 1.0 to 9 times as fast as bands, beyond
+# them slower; few channels fill no lanes, few samples no rows, but with a handful of places neither
+# do bands.
+BY_BATCH: Final = ((16, 2, 1), (64, 4, 6), (256, 12, 6))
 SLACK: Final = 128  # elements that the last tile of a band may read past its end
 _OPERANDS: Final = "const Conv &, const {T} *, const {T} *, {T} *, ConvRoom<{T}>"
 FORWARD: Final = f"void conv<{{T}}>({_OPERANDS})"
@@ -46,6 +51,15 @@ class Geometry:
         ones = same(self.taps, 1) and same(self.groups, 1)
         plain = ones and same_all(self.size, self.out) and not any(self.padding)
         return plain and min(map(hint, (self.c, self.o, numel(self.out)))) >= 32
+
+    @property
+    def by_batch(self) -> bool:
+        """Whether the samples are the rows of products."""
+        if not is_static((self.n, self.c, self.o, *self.size, *self.out, *self.kernel)):
+            return False
+        places = max(numel(self.out), numel(self.size) // 4)
+        few = min(self.c, self.o) // self.groups
+        return any(places <= p and few >= c and self.n >= n for p, c, n in BY_BATCH)
 
     def text(self) -> str:
         """The initialiser of a jc::Conv."""
@@ -110,7 +124,9 @@ def capped(least: Size, whole: Size, most: int) -> Size:
     return least + most
 
 
-def _room(w: Writer, ctype: str, packed: int, offsets: int, room: int, turned: int) -> str:
+def _room(
+    w: Writer, ctype: str, packed: int, offsets: int, room: int, turned: int, by_batch: bool = False
+) -> str:
     """Scratch, as the initialiser of a jc::ConvRoom."""
     size = w.step.out_avals[0].dtype.itemsize
     room, turned = (round_up(x * size, 64) // size for x in (room, turned))
@@ -119,12 +135,24 @@ def _room(w: Writer, ctype: str, packed: int, offsets: int, room: int, turned: i
         f"(i64 *){w.take(8 * offsets)}",
         f"({ctype} *){w.take(threads.room() * (room + turned) * size)}",
     )
-    return f"{{{', '.join(parts)}, {size_text(room)}, {size_text(turned)}}}"
+    sizes = f"{size_text(room)}, {size_text(turned)}, {str(by_batch).lower()}"
+    return f"{{{', '.join(parts)}, {sizes}}}"
 
 
 def _padded(channels: int, itemsize: int) -> int:
     """Channels rounded up to whole tiles of any processor."""
     return round_up(channels, 2 * 64 // itemsize)
+
+
+def _batch_room(w: Writer, ctype: str, packed: int, lists: int, pairs: int, tiles: int) -> str:
+    """Scratch of jitcap_conv_maps.h: both operands, lists of pairs, and a member's tile."""
+    tile = 14 * tiles * _padded(1, w.step.out_avals[0].dtype.itemsize)
+    return _room(w, ctype, packed, lists + 1 + 2 * pairs, tile, 0, by_batch=True)
+
+
+def _rows(count: int) -> int:
+    """Elements of a step of `count` rows in panels: 14 in 16, or 6 in 8, by the processor."""
+    return max(16 * blocks(count, 14), 8 * blocks(count, 6))
 
 
 def conv(w: Writer) -> None:
@@ -147,7 +175,14 @@ def _correlate(w: Writer, g: Geometry, name: str, reach: list[_Reach], cin: int,
         _product(w, g, weight, source, cout)
         return
     packed = g.groups * _padded(cout, size) * cin * g.taps
-    room = _room(w, ctype, packed, g.taps, band_room(reach, cin, size), 0)
+    if g.by_batch:
+        results, places = (g.out, g.size) if name == "conv" else (g.size, g.out)
+        packed += g.groups * _rows(g.n) * cin * numel(places)
+        room = _batch_room(
+            w, ctype, packed, numel(results), numel(results) * g.taps, numel(results)
+        )
+    else:
+        room = _room(w, ctype, packed, g.taps, band_room(reach, cin, size), 0)
     w.constant("Conv", "g", g.text())
     w.call(f"{name}<{ctype}>", "g", source, weight, w.out(), room)
 
@@ -168,6 +203,20 @@ def conv_weight_grad(w: Writer) -> None:
     ctype, size = w.ctype(0), out.dtype.itemsize
     grad, source = w.dense(0), w.dense(1)
     cin = g.c // g.groups
+    chunks = 1
+    if g.by_batch:
+        grads, places = _padded(g.o // g.groups, size) * numel(g.out), _rows(cin) * numel(g.size)
+        packed = g.groups * g.n * (grads + places)
+        room = _batch_room(w, ctype, packed, g.taps, numel(g.out) * g.taps, g.taps)
+    else:
+        room, chunks = _bands_room(w, g, cin)
+    w.constant("Conv", "g", g.text())
+    w.call(f"conv_weight_grad<{ctype}>", "g", grad, source, w.out(), room, chunks)
+
+
+def _bands_room(w: Writer, g: Geometry, cin: int) -> tuple[str, int]:
+    """Scratch of a weight gradient by bands, and in how many parts it is summed."""
+    ctype, size = w.ctype(0), w.step.out_avals[0].dtype.itemsize
     partial = g.groups * _padded(g.o // g.groups, size) * cin * g.taps
     parts = hint(g.n * g.out[0] * g.out[1])
     chunks = max(1, min(8, parts, PARTIAL_BYTES // hint(partial * size)))
@@ -175,5 +224,4 @@ def conv_weight_grad(w: Writer) -> None:
     row = g.out[2] * _padded(1, size)
     turned = capped(row, row * g.out[1], BAND_BYTES // size)
     room = _room(w, ctype, chunks * partial, cin * g.taps, band_room(reach, cin, size), turned)
-    w.constant("Conv", "g", g.text())
-    w.call(f"conv_weight_grad<{ctype}>", "g", grad, source, w.out(), room, chunks)
+    return room, chunks

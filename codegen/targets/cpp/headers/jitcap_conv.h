@@ -13,18 +13,10 @@
 // are few and rows long, or a group has hardly any channels (depthwise), lanes run along the row
 // instead. Every result is a sum in one fixed order: the number of threads changes nothing.
 #pragma once
+#include "jitcap_conv_maps.h"
 #include "jitcap_dot.h"
 
 namespace jc {
-struct Conv {  // three spatial dimensions each; missing ones are of size 1. x (n, c, *in), w (o, c / groups, *k)
-  i64 n, c, o, groups, in[3], out[3], k[3], stride[3], pad[3], dil[3];
-};
-template <class T> struct ConvRoom {  // scratch; sizes are computed in emit/cpp_conv.py
-  T *packed;     // weights, or partial weight gradients
-  i64 *offsets;  // of taps
-  T *bands;      // per member: `room` elements for a band of source, then `turned` for transposed gradients
-  i64 room, turned;
-};
 template <class T> constexpr int conv_pixels = JC_BYTES == 64 ? 8 : native_lanes<T> < 4 ? native_lanes<T> : 4;
 
 constexpr int CONV_TILES = 16;           // tiles whose sums may wait for the next input channels
@@ -397,12 +389,14 @@ template <class T> JC_NOINLINE void correlate(const Correlation &q, const T *src
   });
 }
 template <class T> JC_NOINLINE void conv(const Conv &g, const T *x, const T *w, T *out, ConvRoom<T> room) {
+  if (room.by_batch) return correlate_maps(g, true, x, w, out, room);
   i64 cin = g.c / g.groups, k = g.k[0] * g.k[1] * g.k[2];
   Correlation q = {{forward_sweep(g, 0), forward_sweep(g, 1), forward_sweep(g, 2)}, g.n, g.groups, cin, g.o / g.groups, {}, {}, {}, cin * k, k, true};
   for (int d = 0; d < 3; d++) q.src[d] = g.in[d], q.dst[d] = g.out[d], q.k[d] = g.k[d];
   correlate(q, x, w, out, room);
 }
 template <class T> JC_NOINLINE void conv_input_grad(const Conv &g, const T *grad, const T *w, T *out, ConvRoom<T> room) {
+  if (room.by_batch) return correlate_maps(g, false, grad, w, out, room);
   i64 cout = g.c / g.groups, k = g.k[0] * g.k[1] * g.k[2];
   Correlation q = {{}, g.n, g.groups, g.o / g.groups, cout, {}, {}, {}, k, cout * k, false};
   for (int d = 0; d < 3; d++) q.src[d] = g.out[d], q.dst[d] = g.in[d], q.k[d] = g.k[d];

@@ -137,6 +137,7 @@ template <class T> JC_NOINLINE void add_chunks(T *out, const T *sum, i64 all, i6
     }
 }
 template <class T> JC_NOINLINE void conv_weight_grad(const Conv &g, const T *grad, const T *x, T *out, ConvRoom<T> room, i64 chunks) {
+  if (room.by_batch) return weight_grad_maps(g, grad, x, out, room);
   WeightGrad w = {{{forward_sweep(g, 0), forward_sweep(g, 1), forward_sweep(g, 2)}, g.n, g.groups, g.c / g.groups, g.o / g.groups, {}, {}, {}, 0, 0, true}};
   Correlation &q = w.q;
   for (int d = 0; d < 3; d++) q.src[d] = g.in[d], q.dst[d] = g.out[d], q.k[d] = g.k[d];
