@@ -50,6 +50,8 @@ CASES = [
     Case((15, 64, 2, 3), (32, 16, 3, 3), padding=1, groups=4),
     Case((6, 14, 17, 5), (19, 14, 3, 3), stride=2, padding=2, dilation=2),
     Case((32, 31, 1, 1), (33, 31, 3, 3), padding=1),
+    Case((5, 35, 5, 3), (35, 1, 3, 3), padding=1, groups=35),
+    Case((2, 16, 6, 7), (16, 1, 3, 2), padding=1, stride=2, groups=16),
     Case((29, 15, 8, 8), (40, 15, 1, 1), stride=3),
     Case((9, 16, 3, 2, 3), (16, 16, 2, 3, 2), padding=1, stride=2),
     Case((2, 20, 12, 12), (70, 20, 3, 3), padding=1, dtype="float64"),
@@ -127,6 +129,7 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
     calls = []
     for case in (
         Case((9, 16, 20, 20), (24, 16, 3, 3), padding=1),
+        Case((64, 96, 4, 4), (96, 1, 3, 3), padding=1, groups=96),
         Case((32, 64, 4, 4), (64, 64, 3, 3), padding=1),
     ):
         x, w, g = operands(case)

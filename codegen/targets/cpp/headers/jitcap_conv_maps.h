@@ -6,7 +6,7 @@
 // place) times (channels x result channels of the tap). No patch is copied and no zero multiplied; any
 // stride, dilation and number of dimensions is the same list of pairs of a place and a tap. The weight
 // gradient is, for each tap, the sum over pairs of places of (channels x samples) times (samples x
-// result channels).
+// result channels). Where each channel is a group of its own there is no product, and channels are the lanes.
 //
 // Both operands are packed once by the team, turned: rows in panels of S (of which up to M exist), result
 // channels in panels of W. Every result is a sum in one fixed order: the number of threads changes nothing.
@@ -116,6 +116,7 @@ template <class T> JC_NOINLINE void gather(T *out, i64 apart, const T *in, i64 l
 }
 
 // ---- places and taps --------------------------------------------------------------------------
+JC_INLINE i64 product_of(const i64 *x) { return x[0] * x[1] * x[2]; }
 // The place of dimension d that result i reads through tap k, or -1.
 JC_INLINE i64 place_read(const Conv &g, int d, i64 i, i64 k, bool forward) {
   if (forward) {
@@ -139,7 +140,23 @@ template <class F> JC_INLINE void each_read(const Conv &g, bool forward, F f) {
               if (p >= 0 && r >= 0 && s >= 0) f(q, t, (p * from[1] + r) * from[2] + s);
             }
 }
-JC_INLINE i64 product_of(const i64 *x) { return x[0] * x[1] * x[2]; }
+// The pairs of each result: source places are `a` apart, taps `b`.
+struct Reads {
+  i64 *first;
+  Pair *pairs;
+  JC_NOINLINE Reads(const Conv &g, bool forward, i64 *room, i64 a, i64 b) : first(room) {
+    i64 places = product_of(forward ? g.out : g.in), found = 0;
+    pairs = (Pair *)(first + places + 1);
+    for (i64 i = 0; i <= places; i++) first[i] = 0;
+    each_read(g, forward, [&](i64 place, i64 tap, i64 from) {
+      pairs[found++] = {from * a, tap * b};
+      first[place + 1] = found;
+    });
+    for (i64 i = 0; i < places; i++) first[i + 1] = first[i + 1] ? first[i + 1] : first[i];
+  }
+  JC_INLINE const Pair *of(i64 place) const { return pairs + first[place]; }
+  JC_INLINE i64 count(i64 place) const { return first[place + 1] - first[place]; }
+};
 constexpr i64 CHUNK = 32;  // channels that one member packs at a time
 JC_INLINE i64 blocks_of(i64 n, i64 each) { return (n + each - 1) / each; }
 
@@ -168,17 +185,20 @@ template <class T> struct Maps {
     T *to = turned + ((group * tiles + at) * src * cin + c0) * S;
     spread<T>(to, cin * S, S, src, S, x + at * rows * all + (group * cin + c0) * src, all, smaller(rows, n - at * rows), (c1 - c0) * src);
   }
-  JC_NOINLINE void result(i64 item, const i64 *first, const Pair *pairs, T *tile, T *out) const {
+  JC_NOINLINE void result(i64 item, const Reads &reads, T *tile, T *out) const {
     i64 at = item % tiles, panel = item / tiles % panels, group = item / tiles / panels;
     i64 m = smaller(rows, n - at * rows), live = smaller(W, cout - panel * W);
     const T *a = turned + (group * tiles + at) * src * cin * S, *b = packed + (group * panels + panel) * taps * cin * W;
-    for (i64 q = 0; q < dst; q++) tile_sum<T>(m, live, cin, a, b, pairs + first[q], first[q + 1] - first[q], false, tile + q * W, dst * W);
+    for (i64 q = 0; q < dst; q++) tile_sum<T>(m, live, cin, a, b, reads.of(q), reads.count(q), false, tile + q * W, dst * W);
     for (i64 i = 0; i < m; i++)
       gather<T>(out + (((at * rows + i) * groups + group) * cout + panel * W) * dst, dst, tile + i * dst * W, live, dst);
   }
 };
+JC_INLINE bool is_depthwise(const Conv &g) { return g.groups > 1 && g.groups == g.c && g.c == g.o; }
+template <class T> JC_NOINLINE void depthwise_maps(const Conv &g, bool forward, const T *x, const T *w, T *out, ConvRoom<T> room);
 template <class T> JC_NOINLINE void correlate_maps(const Conv &g, bool forward, const T *x, const T *w, T *out, ConvRoom<T> room) {
   typedef Maps<T> P;
+  if (is_depthwise(g)) return depthwise_maps(g, forward, x, w, out, room);
   i64 c = g.c / g.groups, o = g.o / g.groups, taps = product_of(g.k);
   P q = {g.n, g.groups, c, o, product_of(g.in), product_of(g.out), taps, c * taps, taps, x, w, room.packed};
   if (!forward) q.cin = o, q.cout = c, q.src = product_of(g.out), q.dst = product_of(g.in), q.w_out = taps, q.w_in = c * taps;
@@ -186,18 +206,54 @@ template <class T> JC_NOINLINE void correlate_maps(const Conv &g, bool forward, 
   q.rows = smaller(up(blocks_of(q.n, q.tiles ? q.tiles : 1), 4), P::M);  // as few as the kernels have
   q.panels = blocks_of(q.cout, P::W), q.chunks = blocks_of(q.cin, CHUNK);
   q.turned = room.packed + q.groups * q.panels * taps * q.cin * P::W;
-  i64 *first = room.offsets, count = 0;
-  Pair *pairs = (Pair *)(first + q.dst + 1);
-  for (i64 i = 0; i <= q.dst; i++) first[i] = 0;
-  each_read(g, forward, [&](i64 place, i64 tap, i64 from) {
-    pairs[count++] = {from * q.cin * P::S, tap * q.cin * P::W};
-    first[place + 1] = count;
-  });
-  for (i64 i = 0; i < q.dst; i++) first[i + 1] = first[i + 1] ? first[i + 1] : first[i];
+  Reads reads(g, forward, room.offsets, q.cin * P::S, q.cin * P::W);
   i64 weights = q.groups * q.panels * q.chunks;
-  int team = (f64)g.n * g.groups * count * q.cin * q.cout < 2e5 ? 1 : threads();
+  int team = (f64)g.n * g.groups * reads.first[q.dst] * q.cin * q.cout < 2e5 ? 1 : threads();
   share(weights + q.groups * q.tiles * q.chunks, team, [=, &q](i64 i) { i < weights ? q.pack_weights(i) : q.turn_source(i - weights); });
-  share(q.groups * q.panels * q.tiles, team, [=, &q](i64 i) { q.result(i, first, pairs, room.bands + member() * room.room, out); });
+  share(q.groups * q.panels * q.tiles, team, [=, &q](i64 i) { q.result(i, reads, room.bands + member() * room.room, out); });
+}
+
+// ---- depthwise ---------------------------------------------------------------------------------
+// c (+)= the sum over pairs of the product of two vectors of channels, lane by lane; W of them.
+template <class T> JC_INLINE void lanes_sum(const T *a, const T *b, const Pair *pairs, i64 count, bool add, T *c) {
+  constexpr int N = Tile<T>::N;
+  vec<T, N> low = {}, high = {};
+  if (add) low = load<N>(c), high = load<N>(c + N);
+  for (; count; count--, pairs++) {
+    low = mac(load<N>(a + pairs->a), load<N>(b + pairs->b), low);
+    high = mac(load<N>(a + pairs->a + N), load<N>(b + pairs->b + N), high);
+  }
+  store(c, low), store(c + N, high);
+}
+template <class T> JC_NOINLINE void depthwise_maps(const Conv &g, bool forward, const T *x, const T *w, T *out, ConvRoom<T> room) {
+  constexpr i64 W = Tile<T>::W;
+  i64 n = g.n, c = g.c, taps = product_of(g.k), in = product_of(g.in), to = product_of(g.out), src = forward ? in : to, dst = forward ? to : in;
+  i64 panels = blocks_of(c, W);
+  Reads reads(g, forward, room.offsets, W, W);
+  for (i64 i = 0; i < panels; i++) spread<T>(room.packed + i * taps * W, W, 0, taps, W, w + i * W * taps, taps, c - i * W, taps);
+  parallel(n * panels, 1, (f64)n * c * reads.first[dst] < 1e5 ? 1 : threads(), [=](i64 lo, i64 hi) {
+    T *turned = room.bands + member() * room.room, *tile = turned + src * W;
+    for (i64 i = lo; i < hi; i++) {
+      i64 at = i % panels * W, map = i / panels * c + at, live = smaller(W, c - at);
+      spread<T>(turned, W, 0, src, W, x + map * src, src, live, src);
+      for (i64 q = 0; q < dst; q++) lanes_sum<T>(turned, room.packed + at * taps, reads.of(q), reads.count(q), false, tile + q * W);
+      gather<T>(out + map * dst, dst, tile, live, dst);
+    }
+  });
+}
+template <class T> JC_NOINLINE void depthwise_weight_grad(const Conv &g, const T *grad, const T *x, T *out, ConvRoom<T> room, const i64 *count, const Pair *pairs, int team) {
+  constexpr i64 W = Tile<T>::W;
+  i64 n = g.n, c = g.c, taps = product_of(g.k), src = product_of(g.in), dst = product_of(g.out);
+  share(blocks_of(c, W), team, [=](i64 i) {
+    T *turned = room.bands + member() * room.room, *grads = turned + src * W, *tile = grads + dst * W;
+    i64 live = smaller(W, c - i * W);
+    for (i64 s = 0; s < n; s++) {
+      spread<T>(turned, W, 0, src, W, x + (s * c + i * W) * src, src, live, src);
+      spread<T>(grads, W, 0, dst, W, grad + (s * c + i * W) * dst, dst, live, dst);
+      for (i64 t = 0; t < taps; t++) lanes_sum<T>(turned, grads, pairs + t * dst, count[t], s > 0, tile + t * W);
+    }
+    gather<T>(out + i * W * taps, taps, tile, live, taps);
+  });
 }
 
 // ---- weight gradient --------------------------------------------------------------------------
@@ -209,11 +265,13 @@ template <class T> JC_NOINLINE void weight_grad_maps(const Conv &g, const T *gra
   T *grads = room.packed, *turned = grads + g.groups * panels * dst * n * W;  // [group][panel][place][sample][W], [group][tile][place][sample][S]
   i64 *count = room.offsets;
   Pair *pairs = (Pair *)(count + taps);  // [tap][up to dst]
+  i64 step_x = is_depthwise(g) ? W : n * S, step_g = is_depthwise(g) ? W : n * W;
   for (i64 t = 0; t < taps; t++) count[t] = 0;
-  each_read(g, true, [&](i64 place, i64 tap, i64 from) { pairs[tap * dst + count[tap]++] = {from * n * S, place * n * W}; });
+  each_read(g, true, [&](i64 place, i64 tap, i64 from) { pairs[tap * dst + count[tap]++] = {from * step_x, place * step_g}; });
   i64 work = 0;
   for (i64 t = 0; t < taps; t++) work += count[t];
   int team = (f64)n * work * g.o * cin < 2e5 ? 1 : threads();
+  if (is_depthwise(g)) return depthwise_weight_grad(g, grad, x, out, room, count, pairs, team);
   i64 of_grads = g.groups * panels, each = blocks_of(CONV_STEPS, n ? n : 1);
   share(of_grads + g.groups * tiles, team, [=](i64 i) {
     bool first = i < of_grads;
