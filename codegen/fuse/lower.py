@@ -34,6 +34,7 @@ LONG_ROW: Final = 1 << 15
 CHUNK: Final = 4096
 SHORT_SUM: Final = (1 << 31) >> 8  # so many bytes add up to less than 2^31
 SMALL_DOT: Final = 1 << 11  # multiply-adds: below this a library call costs more than the product
+MOST_DEEP: Final = 3072  # a product of longer rows is no product of tiles (MOST_DEEP of jitcap_brick.h)
 TINY_SIDE: Final = 8  # rows, columns and depth of the matrices of a batch
 
 
@@ -335,7 +336,8 @@ def _elements(s: _Lower, call: Call) -> None:
 
 def _contract(s: _Lower, call: Call) -> None:
     """Products in the computing type: a matrix product takes operands of 16 bits, also such as the
-    program has widened; those of others are widened once. The result is rounded once."""
+    program has widened; those of others are widened once. The result is rounded once, by the
+    product itself where it has all sums of an element at once."""
     out = call.outs[0]
     wide = out.aval.dtype.compute
     if call.op.name == "dot" and (
@@ -350,8 +352,9 @@ def _contract(s: _Lower, call: Call) -> None:
         s.step(call)
         return
     operands = _narrow_operands(s, call) if call.op.name == "dot" else None
+    rounds = operands is not None and hint(operands[0].aval.shape[-1]) <= MOST_DEEP
     operands = operands or tuple(_widened(s, v, wide, call.where) for v in tensors(call))
-    target = out if out.aval.dtype is wide else s.fresh(Aval(out.aval.shape, wide))
+    target = out if rounds or out.aval.dtype is wide else s.fresh(Aval(out.aval.shape, wide))
     s.step(Call(call.op, operands, call.attrs, (target,), call.where))
     if target is not out:
         s.nest(out, lambda axes: operand(target, axes, out.aval.dtype), call.where)

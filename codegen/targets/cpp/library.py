@@ -134,6 +134,13 @@ def _dot_add(w: Writer) -> None:
     w.call("product", m, n, k, a, b, w.out(), n, "true")
 
 
+def _multiplies(step: Library) -> bool:
+    """For `Spelling.fits`: whether the brick computes such a product, of 16 bits or more."""
+    a, b = (x.dtype for x in step.avals)
+    out = step.out_avals[0].dtype
+    return is_float(step) or (a is b and a.itemsize == 2 and out in (dt.float16, dt.bfloat16))
+
+
 def merge(shape: Shape, *strides: Shape) -> list[Shape]:
     """Dimensions (size, stride, stride, ...) with neighbours joined where all strides allow it."""
     out: list[Shape] = []
@@ -191,7 +198,8 @@ def _complex(rule: Callable[[str], Callable[[Writer], None]], **structs: str) ->
 
 
 CALLS: Final[Calls] = {
-    **_of("dot", is_float, dot=_dot, dot_add=_dot_add),
+    **_of("dot", _multiplies, dot=_dot),
+    **_of("dot", is_float, dot_add=_dot_add),
     "conv": CppCall(conv.conv, is_float, "jitcap_conv.h", conv.FORWARD),
     "conv_input_grad": CppCall(
         conv.conv_input_grad, is_float, "jitcap_conv.h", conv.INPUT_GRAD

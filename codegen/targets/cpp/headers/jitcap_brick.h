@@ -14,6 +14,9 @@
 // Operands of 16 bits are widened while they are packed; or, where the processor sums products of pairs
 // of bfloat16 (vdpbf16ps), packed as such pairs: two steps of k in each element of a panel.
 //
+// With a `JcAfter` the sums of a block of C are made in a tile that stays in the second-level cache, over
+// all of k, and C itself is not written: the panels of all slabs are packed at once.
+//
 // Where both operands lie along k and C is a few rows or columns, nothing is packed: `dots` sums
 // vectors along k. Nor is it in tiny products.
 #pragma once
@@ -215,20 +218,21 @@ template <class S, int W> struct Side {
     return {(const P *)(x.at + i * W * x.row), x.row == 1 ? x.col : x.row, x.row != 1};
   }
 };
-struct Memory {  // of a thread, for panels: a block of its own, and what it shares
-  char *own, *slab;
+struct Memory {  // of a thread, for panels: a block of its own, and what it shares; and for sums
+  char *own, *slab, *tile;
 };
 constexpr i64 OWN_BYTES = up((BLOCK + 16) * (1536 + 128), 4096), SLAB_BYTES = up((SHARED + 64) * (1536 + 128), 4096);
+constexpr i64 TILE_BYTES = 128 << 10, MOST_DEEP = 12 << 10;  // of a tile; of a row of A that is packed at once
 inline Memory memory() {
   static thread_local char *at;
   static pthread_key_t key;
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   if (!at) {
     pthread_once(&once, [] { pthread_key_create(&key, free); });
-    at = (char *)aligned_alloc(4096, OWN_BYTES + SLAB_BYTES);
+    at = (char *)aligned_alloc(4096, OWN_BYTES + SLAB_BYTES + 2 * TILE_BYTES);
     pthread_setspecific(key, at);
   }
-  return {at, at + OWN_BYTES};
+  return {at, at + OWN_BYTES, at + OWN_BYTES + SLAB_BYTES};
 }
 // One slab: `shared` panels by all members, `cut` ones divided among them. Swapped: A is the shared.
 template <bool Swapped, class S, int R, int Q> JC_INLINE void slab_product(const Side<S, R> &shared, const Side<S, Q> &cut, bool add, sum_of<panel_of<S>> *c, i64 ldc, int team) {
@@ -255,6 +259,63 @@ template <bool Swapped, class S, int R, int Q> JC_INLINE void slab_product(const
           if constexpr (Swapped) tile<P>(ni, nq, steps, x, y, add, c + i * R * ldc + q * Q, ldc);
           else tile<P>(nq, ni, steps, y, x, add, c + q * Q * ldc + i * R, ldc);
         }
+      }
+    }
+  }, apart ? 1 : 4);
+}
+
+// Some lanes of one side and all lanes of the other, over all slabs, a tile at a time.
+template <class S, int W> struct Slabs {  // one operand, cut along k
+  Side<S, W> whole;
+  i64 depth, parts;
+  JC_INLINE Side<S, W> slab(i64 p) const {
+    auto s = whole;
+    s.x.at += p * depth * s.x.col, s.k = smaller(s.k - p * depth, depth);
+    return s;
+  }
+  JC_INLINE i64 each() const { return slab(0).each(); }  // elements of a panel of a slab, at most
+  JC_INLINE void pack_to(panel_of<S> *to, i64 lo, i64 hi, i64 first, i64 count) const {  // panel i of slab p at p * count + i - first
+    for (i64 p = 0; p < parts; p++) slab(p).pack_to(to + p * count * each() + (lo - first) * slab(p).each(), lo, hi);
+  }
+};
+template <bool Swapped, class S, int R, int Q> JC_INLINE void tiled_product(const Slabs<S, R> &shared, const Slabs<S, Q> &cut, i64 at, const JcAfter<sum_of<panel_of<S>>> &after, int team) {
+  typedef panel_of<S> P;
+  typedef sum_of<P> T;
+  i64 count = shared.whole.panels(), parts = cut.parts, most = BLOCK * 1536 / (Q * steps_of<S>(cut.whole.k) * i64(sizeof(P)));
+  if (most > BLOCK / Q) most = BLOCK / Q;
+  bool lies = shared.whole.direct && shared.whole.size % R == 0, apart = !lies && parts * count * shared.each() * (i64)sizeof(P) <= APART;
+  P *slab = (P *)memory().slab;
+  if (!lies && !apart)
+    parallel(count, 1, team, [=](i64 lo, i64 hi) { shared.pack_to(slab, lo, hi, 0, count); });
+  parallel(cut.whole.panels(), 1, team, [=](i64 lo, i64 hi) {
+    Memory here = memory();
+    P *own = (P *)here.own, *from = slab;
+    T *sums = (T *)here.tile;
+    if (apart) shared.pack_to(from = (P *)here.slab, 0, count, 0, count);
+    i64 blocks = (hi - lo + most - 1) / most, each = (hi - lo + blocks - 1) / blocks;
+    i64 turns = smaller(count, TILE_BYTES / i64(sizeof(T)) / (each * Q * R)), ld = (Swapped ? each * Q : turns * R) + Tile<P>::N;
+    for (i64 q0 = lo; q0 < hi; q0 += each) {
+      i64 q1 = smaller(q0 + each, hi);
+      cut.pack_to(own, q0, q1, q0, q1 - q0);
+      for (i64 i0 = 0; i0 < count; i0 += turns) {
+        i64 i1 = smaller(i0 + turns, count);
+        for (i64 p = 0; p < parts; p++) {
+          auto xs = shared.slab(p);
+          auto ys = cut.slab(p);
+          const P *xp = from + p * count * shared.each(), *yp = own + p * (q1 - q0) * cut.each();
+          for (i64 i = i0; i < i1; i++) {
+            auto x = xs.panel(xp + i * xs.each(), i);
+            for (i64 q = q0; q < q1; q++) {
+              auto y = ys.panel(yp + (q - q0) * ys.each(), q);
+              i64 ni = smaller(xs.size - i * R, R), nq = smaller(ys.size - q * Q, Q), steps = steps_of<S>(ys.k);
+              if constexpr (Swapped) tile<P>(ni, nq, steps, x, y, p > 0, sums + (i - i0) * R * ld + (q - q0) * Q, ld);
+              else tile<P>(nq, ni, steps, y, x, p > 0, sums + (q - q0) * Q * ld + (i - i0) * R, ld);
+            }
+          }
+        }
+        i64 a0 = at + i0 * R, a1 = at + smaller(i1 * R, shared.whole.size), b0 = q0 * Q, b1 = smaller(q1 * Q, cut.whole.size);
+        if constexpr (Swapped) after.run(after.env, after.row + a0, after.row + a1, b0, b1, sums, ld);
+        else after.run(after.env, after.row + b0, after.row + b1, a0, a1, sums, ld);
       }
     }
   }, apart ? 1 : 4);
@@ -350,7 +411,7 @@ template <class T> JC_NOINLINE void turned_product(i64 m, i64 n, i64 k, JcView<T
     few_product<T, N>(m, smaller(n - j, N), k, a, panel, N, c + j, ldc);
   }
 }
-template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, sum_of<panel_of<S>> *c, i64 ldc, bool add) {
+template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, sum_of<panel_of<S>> *c, i64 ldc, bool add, const JcAfter<sum_of<panel_of<S>>> *after) {
   typedef panel_of<S> P;
   constexpr int W = Tile<P>::W, M = Tile<P>::M;
   constexpr bool As = same<S, P>;  // panels may be read where they lie
@@ -361,39 +422,55 @@ template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S
   bool direct_a = As && (n <= 8 * W || small(m, k, a.col)) && (a.row == 1 || (a.col == 1 && (few || a.row * i64(sizeof(S)) % LINES)));
   bool direct_b = As && b.col == 1 && (m <= 2 * M || small(n, k, b.row));
   i64 most = DEPTH<P> * (in_pairs<S> ? 2 : 1), parts = (k + most - 1) / most, depth = up((k + parts - 1) / parts, 16);
-  i64 mc = swapped ? SHARED : m, nc = swapped ? n : SHARED;
+  i64 lanes = SHARED, panel = swapped ? M : W, step = depth;
+  if (after) {  // all slabs at once
+    i64 bytes = steps_of<S>(k) * i64(sizeof(P));
+    if (bytes > MOST_DEEP) return false;
+    if (parts > 1) lanes = SHARED * 1536 / bytes;
+    lanes -= lanes % panel, step = k;
+  }
+  i64 mc = swapped ? lanes : m, nc = swapped ? n : lanes;
   for (i64 i = 0; i < m; i += mc)
     for (i64 j = 0; j < n; j += nc)
-      for (i64 p = 0; p < k; p += depth) {
-        i64 deep = smaller(k - p, depth);
+      for (i64 p = 0; p < k; p += step) {
+        i64 deep = smaller(k - p, step);
         Side<S, M> x = {{a.at + i * a.row + p * a.col, a.row, a.col}, smaller(m - i, mc), deep, direct_a};
         Side<S, W> y = {{b.at + j * b.col + p * b.row, b.col, b.row}, smaller(n - j, nc), deep, direct_b};
-        if (swapped) slab_product<true>(x, y, add || p > 0, c + i * ldc + j, ldc, team);
+        if (after) {
+          Slabs<S, M> xs = {x, depth, parts};
+          Slabs<S, W> ys = {y, depth, parts};
+          if (swapped) tiled_product<true>(xs, ys, i, *after, team);
+          else tiled_product<false>(ys, xs, j, *after, team);
+        } else if (swapped) slab_product<true>(x, y, add || p > 0, c + i * ldc + j, ldc, team);
         else slab_product<false>(y, x, add || p > 0, c + i * ldc + j, ldc, team);
       }
   return true;
 }
-// c = a b, or c += a b; rows of c lie ldc apart. False, and nothing written, where there is no memory.
-template <class S> JC_INLINE bool brick_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, sum_of<panel_of<S>> *c, i64 ldc, bool add = false) {
-  if (add) return packed_product<S>(m, n, k, a, b, c, ldc, true);
+// c = a b, or c += a b; rows of c lie ldc apart. Or what `after` makes of it. False, and nothing written,
+// where there is no memory, or a product to be made in tiles is too small for them or too deep.
+template <class S> JC_INLINE bool brick_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, sum_of<panel_of<S>> *c, i64 ldc, bool add = false, const JcAfter<sum_of<panel_of<S>>> *after = nullptr) {
+  if (add) return packed_product<S>(m, n, k, a, b, c, ldc, true, nullptr);
   constexpr int N = Tile<panel_of<S>>::N;
   bool few = m * n * k <= FEW;
   if constexpr (same<S, panel_of<S>>) {
     if (few && b.col == 1) {
+      if (after) return false;
       if (n <= N / 4) few_product<S, N / 4>(m, n, k, a, b.at, b.row, c, ldc);
       else if (n <= N / 2) few_product<S, N / 2>(m, n, k, a, b.at, b.row, c, ldc);
       else few_product<S, N>(m, n, k, a, b.at, b.row, c, ldc);
       return true;
     }
     if (m * n * k <= 8 * FEW && b.row == 1 && m >= 4 && n >= 8 && k >= 8 && k <= 512 && (k >= 16 || few)) {
+      if (after) return false;
       turned_product<S>(m, n, k, a, b.at, b.col, c, ldc);
       return true;
     }
   }
   if (smaller(m, n) <= 16 && (k >= 64 || few) && a.col == 1 && b.row == 1) {
+    if (after) return false;
     dots_product<S>(m, n, k, a.at, a.row, b.at, b.col, c, ldc);
     return true;
   }
-  return packed_product<S>(m, n, k, a, b, c, ldc, false);
+  return packed_product<S>(m, n, k, a, b, c, ldc, false, after);
 }
 }  // namespace jc

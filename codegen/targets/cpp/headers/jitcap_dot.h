@@ -45,16 +45,45 @@ template <class T> JC_INLINE void batch_offset(i64 rank, const i64 *dims, i64 i,
     i = rest;
   }
 }
-// dot: out[batch..., m, n] = a[batch..., m, k] b[batch..., k, n]; out contiguous; of f32 for 16 bits.
-template <class S, class T> JC_NOINLINE void dot(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, T *out, i64 rank, const i64 *dims) {
+// dot_then: what `after` makes of a[batch..., m, k] b[batch..., k, n]; dot: out[batch..., m, n], contiguous, of
+// f32 or rounded once for operands of 16 bits.
+template <class F> JC_INLINE void each_product(i64 m, i64 n, i64 k, i64 rank, const i64 *dims, F product) {
   i64 count = batch_count(rank, dims);
   bool alone = count < threads();  // by the team, one after the other; else a member has some of them
   parallel(count, 1, alone ? 1 : team_for_product(count * m, n, k), [=](i64 lo, i64 hi) {
-    for (i64 i = lo; i < hi; i++) {
+    for (i64 i = lo; i < hi; i++) product(i);
+  });
+}
+template <class S, class T> JC_NOINLINE void dot_then(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, JcAfter<T> after, i64 rank, const i64 *dims) {
+  each_product(m, n, k, rank, dims, [=](i64 i) {
+    auto x = a, y = b;
+    auto then = after;
+    batch_offset(rank, dims, i, &x.at, &y.at);
+    then.row = i * m;
+    product_then(m, n, k, x, y, then);
+  });
+}
+template <class U> struct Rounded {  // of f32, to memory
+  U *out;
+  i64 n;
+  static void run(const void *env, long i0, long i1, long j0, long j1, const f32 *tile, long ld) {
+    auto own = *(const Rounded *)env;
+    for (i64 i = i0; i < i1; i++, tile += ld) {
+      i64 j = j0;
+      for (; j + JC_W32 <= j1; j += JC_W32) store(own.out + i * own.n + j, load<JC_W32>(tile + j - j0));
+      if (j < j1) store_n(own.out + i * own.n + j, load_n<JC_W32>(tile + j - j0, int(j1 - j)), int(j1 - j));
+    }
+  }
+};
+template <class S, class T> JC_NOINLINE void dot(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, T *out, i64 rank, const i64 *dims) {
+  if constexpr (sizeof(T) == 2) {
+    Rounded<T> rounded = {out, n};
+    dot_then(m, n, k, a, b, JcAfter<f32>{Rounded<T>::run, &rounded, 0, 6}, rank, dims);
+  } else
+    each_product(m, n, k, rank, dims, [=](i64 i) {
       auto x = a, y = b;
       batch_offset(rank, dims, i, &x.at, &y.at);
       product(m, n, k, x, y, out + i * m * n, n);
-    }
-  });
+    });
 }
 }  // namespace jc

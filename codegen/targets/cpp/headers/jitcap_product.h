@@ -65,10 +65,34 @@ template <class S, class T> JC_NOINLINE void product(i64 m, i64 n, i64 k, JcView
   if constexpr (same<S, T>) {
     if (k && blas_first(m, n, k, a, b) && blas_product(m, n, k, a, b, c, ldc, add)) return;
   }
-  if (k && brick && brick(m, n, k, a, b, c, ldc, add)) return;
+  if (k && brick && brick(m, n, k, a, b, c, ldc, add, nullptr)) return;
   if constexpr (same<S, T>) {
     if (k && blas_product(m, n, k, a, b, c, ldc, add)) return;
   }
   plain_product(m, n, k, a, b, c, ldc, add);
+}
+// What `after` makes of a b. Where the brick makes no tiles, by parts: as many whole rows as fit.
+constexpr i64 PART = 1 << 15;  // elements
+template <class T> JC_INLINE T *part() {
+  alignas(64) static thread_local T at[PART];
+  return at;
+}
+template <class S, class T> JC_NOINLINE void product_then(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, JcAfter<T> after) {
+  (void)Uses<S>::product;
+  if (!m || !n) return;
+  auto brick = Products<S>::brick();
+  bool first = true;
+  if constexpr (same<S, T>) first = !blas_first(m, n, k, a, b);
+  if (first && k && brick && brick(m, n, k, a, b, nullptr, 0, false, &after)) return;
+  i64 cols = n < PART ? n : PART, rows = PART / cols;
+  T *c = part<T>();
+  for (i64 i = 0; i < m; i += rows)
+    for (i64 j = 0; j < n; j += cols) {
+      i64 height = m - i < rows ? m - i : rows, width = n - j < cols ? n - j : cols;
+      product(height, width, k, JcView<S>{a.at + i * a.row, a.row, a.col}, JcView<S>{b.at + j * b.col, b.row, b.col}, c, width);
+      parallel(height, 1, team_for(height * width * after.bytes), [=](i64 lo, i64 hi) {
+        after.run(after.env, after.row + i + lo, after.row + i + hi, j, j + width, c + lo * width, width);
+      });
+    }
 }
 }  // namespace jc

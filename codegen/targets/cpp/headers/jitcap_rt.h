@@ -15,7 +15,15 @@ template <class T> struct JcView {  // a matrix of any strides
   const T *at;
   long row, col;
 };
-template <class S, class T = S> using JcProduct = bool (*)(long m, long n, long k, JcView<S> a, JcView<S> b, T *c, long ldc, bool add);
+// What becomes of a product, of which nothing else is kept: `run` gets one block after the other, each
+// once it is whole. Its rows [i0, i1) count from `row` on (the first of a matrix of a batch), they lie ld
+// apart in `tile`; `bytes`: what it does to an element, as plain traffic.
+template <class T> struct JcAfter {
+  void (*run)(const void *env, long i0, long i1, long j0, long j1, const T *tile, long ld);
+  const void *env;
+  long row, bytes;
+};
+template <class S, class T = S> using JcProduct = bool (*)(long m, long n, long k, JcView<S> a, JcView<S> b, T *c, long ldc, bool add, const JcAfter<T> *after);
 template <class T> using JcGemm = void (*)(int, int, int, int, int, int, T, const T *, int, const T *, int, T, T *, int);
 // LAPACK, whose arguments are pointers; the lengths of texts come last.
 template <class T> using JcGesv = void (*)(const int *n, const int *k, T *a, const int *lda, int *pivots, T *b, const int *ldb, int *info);

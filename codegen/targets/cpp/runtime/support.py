@@ -113,8 +113,8 @@ def _follow() -> None:
 PRODUCT: Final = """#include "jitcap_brick.h"
 JC_MODULE
 JC_ENTRY bool product(long m, long n, long k, JcView<jc::{S}> a, JcView<jc::{S}> b, jc::{T} *c,
-                      long ldc, bool add) {{
-  return jc::brick_product(m, n, k, a, b, c, ldc, add);
+                      long ldc, bool add, const JcAfter<jc::{T}> *after) {{
+  return jc::brick_product(m, n, k, a, b, c, ldc, add, after);
 }}
 """
 PRODUCTS: Final = ("f32", "f64", "bf16", "f16")
