@@ -19,6 +19,7 @@ from typing import Any, Final
 from codegen import show
 from codegen.fuse.bodies import compile_bodies
 from codegen.fuse.chunk_rows import chunk_rows
+from codegen.fuse.epilogues import fuse_epilogues
 from codegen.fuse.fuse import fuse
 from codegen.fuse.group_nests import group_nests
 from codegen.fuse.inline import inline
@@ -91,6 +92,7 @@ BACKENDS: Final[dict[str, Backend]] = {
             Stage("hoisted", hoist_updates),  # asks which kernel reads what
             Stage("placed", place_writes),  # asks who reads later
             Stage("bodies", cpp_bodies),  # asks where the operands of steps lie
+            Stage("products", functools.partial(fuse_epilogues, fits=cpp.fits)),
             Stage("split", tile.split),
             Stage("cut", cut_loops),  # conditions are on single counters only after the split
             Stage("scheduled", tile.schedule),
@@ -109,7 +111,7 @@ BACKENDS: Final[dict[str, Backend]] = {
             *FRONT,
             Stage("placed", place_writes),
             Stage("bodies", triton_bodies),
-            Stage("products", triton.fuse_epilogues),
+            Stage("products", functools.partial(fuse_epilogues, fits=triton.fits)),
             Stage("batched", triton.batch),
             Stage("source", triton.emit),
         ),

@@ -131,7 +131,10 @@ def _library(x: Library) -> str:
         else repr(r)
         for r in x.operands
     ]
-    return f"# {', '.join(x.outs)} = {x.name}({', '.join(reads)})  # {x.where}"
+    text = f"# {', '.join(x.outs)} = {x.name}({', '.join(reads)})  # {x.where}"
+    if x.epilogue is None:
+        return text
+    return f"{text}\n# on the tiles of {', '.join(x.outs)}:\n{emit_kernel(x.epilogue)}"
 
 
 def _fused(f: Fused) -> str:

@@ -34,7 +34,9 @@ LONG_ROW: Final = 1 << 15
 CHUNK: Final = 4096
 SHORT_SUM: Final = (1 << 31) >> 8  # so many bytes add up to less than 2^31
 SMALL_DOT: Final = 1 << 11  # multiply-adds: below this a library call costs more than the product
-MOST_DEEP: Final = 3072  # a product of longer rows is no product of tiles (MOST_DEEP of jitcap_brick.h)
+MOST_DEEP: Final = (
+    3072  # a product of longer rows is no product of tiles (MOST_DEEP of jitcap_brick.h)
+)
 TINY_SIDE: Final = 8  # rows, columns and depth of the matrices of a batch
 
 
@@ -48,6 +50,11 @@ class _Lower:
         top = max((v.id for v in program.values()), default=0)
         self.ids = count(top + 1)
         self.calls = {v.id: call for call in program.calls for v in call.outs}
+        self.users: dict[int, list[Call]] = {}
+        for call in program.calls:
+            for v in tensors(call):
+                self.users.setdefault(v.id, []).append(call)
+        self.kept = {v.id for v in (*program.outputs, *(v for _, v in program.writes))}
 
     def fresh(self, aval: Aval) -> Value:
         return Value(next(self.ids), aval)
@@ -354,10 +361,25 @@ def _contract(s: _Lower, call: Call) -> None:
     operands = _narrow_operands(s, call) if call.op.name == "dot" else None
     rounds = operands is not None and hint(operands[0].aval.shape[-1]) <= MOST_DEEP
     operands = operands or tuple(_widened(s, v, wide, call.where) for v in tensors(call))
-    target = out if rounds or out.aval.dtype is wide else s.fresh(Aval(out.aval.shape, wide))
+    stored = _rounded_to(s, out) if rounds else wide
+    target = out if out.aval.dtype is stored else s.fresh(Aval(out.aval.shape, stored))
     s.step(Call(call.op, operands, call.attrs, (target,), call.where))
     if target is not out:
         s.nest(out, lambda axes: operand(target, axes, out.aval.dtype), call.where)
+
+
+def _rounded_to(s: _Lower, v: Value) -> DType:
+    """The type of 16 bits that is all that is ever seen of `v`, if there is one; else its own."""
+    if v.id in s.kept or v.aval.dtype.itemsize == 2:
+        return v.aval.dtype
+    users, found = s.users.get(v.id, ()), set()
+    for call in users:
+        is_view = call.op.kind == "view"
+        found.add(_rounded_to(s, call.outs[0]) if is_view else call.outs[0].aval.dtype)
+        if not is_view and call.op.kind != "cast":
+            return v.aval.dtype
+    (kind, *others) = found or {v.aval.dtype}
+    return v.aval.dtype if others or kind not in (dt.float16, dt.bfloat16) else kind
 
 
 def _narrow_operands(s: _Lower, call: Call) -> tuple[Value, ...] | None:

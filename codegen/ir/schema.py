@@ -334,7 +334,10 @@ class Access:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Library:
-    """A step with its operands placed; `outs` are buffers (contiguous)."""
+    """A step with its operands placed; `outs` are buffers (contiguous).
+
+    `epilogue`: the elementwise kernel that makes of the result, of which it loads each element, all
+    that is stored (`fuse/epilogues.py`)."""
 
     op: Op
     operands: tuple[Access | int | float | str, ...]  # a str names the buffer of a number
@@ -344,6 +347,7 @@ class Library:
     out_avals: tuple[Aval, ...]
     where: str = ""
     bodies: tuple[Any, ...] = ()  # the programs of its attributes, compiled (`fuse/bodies.py`)
+    epilogue: Kernel | None = None
 
     @property
     def name(self) -> str:
@@ -356,12 +360,14 @@ class Library:
         return self.op.raises or any(p.raises(known) for p in self.attrs.get("programs", ()))
 
     def reads(self) -> tuple[str, ...]:
-        """The buffers of its operands."""
-        names = (x.buffer if isinstance(x, Access) else x for x in self.operands)
+        """The buffers of its operands, and those that its epilogue reads besides the result."""
+        names: list[Any] = [x.buffer if isinstance(x, Access) else x for x in self.operands]
+        if self.epilogue is not None:
+            names += (name for name in self.epilogue.reads() if name not in self.outs)
         return tuple(dict.fromkeys(x for x in names if isinstance(x, str)))
 
     def writes(self) -> tuple[str, ...]:
-        return self.outs
+        return self.outs if self.epilogue is None else self.epilogue.writes()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -395,7 +401,7 @@ class Fused:
             i
             for i, item in enumerate(self.items)
             if (isinstance(item, Library) and item.fails(known))
-            or (isinstance(item, Kernel) and not checks.isdisjoint(item.writes()))
+            or not checks.isdisjoint(item.writes())
         }
 
     def touching(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:

@@ -58,8 +58,9 @@ def _loops(loops: Loops) -> None:
 
 def _fused(fused: Fused) -> None:
     for item in fused.items:
-        if isinstance(item, Kernel):
-            kernel(item, fused)
+        whole = item if isinstance(item, Kernel) else item.epilogue
+        if whole is not None:
+            kernel(whole, fused)
 
 
 def _tiled(tiled: Tiled) -> None:

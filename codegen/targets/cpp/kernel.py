@@ -58,7 +58,20 @@ def emit_kernel(
     kernel: Kernel, plan: Schedule, buffers: Mapping[str, Buffer], *, symbolic: bool = False
 ) -> KernelText:
     """`symbolic`: sizes may be parameters."""
-    kind = _ByRows if plan.row_vector is None else _ByColumns
+    return written(
+        _ByRows if plan.row_vector is None else _ByColumns, kernel, plan, buffers, symbolic=symbolic
+    )
+
+
+def written(
+    kind: type[Writer],
+    kernel: Kernel,
+    plan: Schedule,
+    buffers: Mapping[str, Buffer],
+    *,
+    symbolic: bool,
+) -> KernelText:
+    """The kernel by a kind of writer."""
     kernel, buffers, named = from_first(kernel, buffers)
     writer = kind(kernel, plan, buffers)
     body, names = writer.body(), writer.names
@@ -147,7 +160,7 @@ def streamed(kernel: Kernel, buffers: Mapping[str, Buffer]) -> frozenset[str]:
     )
 
 
-class _Writer:
+class Writer:
     def __init__(self, kernel: Kernel, plan: Schedule, buffers: Mapping[str, Buffer]) -> None:
         self.kernel = kernel
         self.apart = [b for b in kernel.locals if not is_static((b.size,))]  # not on the stack
@@ -237,7 +250,7 @@ class _Writer:
         return f"for (int l_ = 0; l_ < n_; l_++) store({p} + {at}, lane({v}, l_));"
 
 
-class _ByRows(_Writer):
+class _ByRows(Writer):
     """A unit of work is one row; lanes run along the loops of each stage."""
 
     def body(self) -> list[str]:
@@ -326,7 +339,7 @@ class _ByRows(_Writer):
         return lines
 
 
-class _ByColumns(_Writer):
+class _ByColumns(Writer):
     """A unit of work is a block of neighbouring rows, and a lane is a row: reductions need no
     combining at the end."""
 

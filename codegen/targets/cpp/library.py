@@ -39,10 +39,12 @@ def call(
     hosts: list[Host],
     site: Callable[[str], int],
     bodies: Sequence[str] = (),
+    after: str = "",
 ) -> list[str]:
     """The lines that run `step`. Functions that stay in Python are added to `hosts`; `site` numbers
-    a place that can fail; `bodies` are the functions of the step's bodies."""
-    w = Writer(step, places, hosts, site)
+    a place that can fail; `bodies` are the functions of the step's bodies, `after` that of its
+    epilogue with its parameters."""
+    w = Writer(step, places, hosts, site, after=after)
     routine(step).write(w, *bodies)
     note = f"  // {step.where}" if step.where else ""
     return ["{" + note, *(f"  {line}" for line in w.lines), "}"]
@@ -119,7 +121,9 @@ def _dot(w: Writer) -> None:
     operands = (
         f"{{{w.at(i)}, {', '.join(map(size_text, w.access(i).strides[-2:]))}}}" for i in (0, 1)
     )
-    w.call(f"dot<{w.ctype(0)}>", m, b.shape[-1], k, *operands, w.out(), max(len(dims), 1), "batch")
+    then, out = ("_then", w.after) if w.after else ("", w.out())
+    rank = max(len(dims), 1)
+    w.call(f"dot{then}<{w.ctype(0)}>", m, b.shape[-1], k, *operands, out, rank, "batch")
 
 
 def _dot_add(w: Writer) -> None:

@@ -17,7 +17,7 @@ from codegen.ir import affine, expr
 from codegen.ir.affine import Axis
 from codegen.ir.expr import Apply, Cast, Const, Expr, IndexOf
 from codegen.ir.rewrite import Rewrite
-from codegen.ir.schema import Kernel, Tiled
+from codegen.ir.schema import Kernel, Stage, Tiled
 from codegen.ir.sizes import SHORT, is_short
 from eager import dtype as dt
 
@@ -29,10 +29,14 @@ def narrow_indices(tiled: Tiled) -> Tiled:
         plan = tiled.schedules[kernel.name]
         lanes = (plan.row_vector or v for v in plan.vector)
         pairs = zip(kernel.stages, lanes, strict=True)
-        stages = (s if v is None else s.map(_Narrow(v)) for s, v in pairs)
+        stages = (s if v is None else narrowed_stage(s, v) for s, v in pairs)
         yield replace(kernel, stages=tuple(stages))
 
     return replace(tiled, fused=tiled.fused.map_kernels(narrowed))
+
+
+def narrowed_stage(stage: Stage, lanes: Axis) -> Stage:
+    return stage.map(_Narrow(lanes))
 
 
 class _Narrow(Rewrite):

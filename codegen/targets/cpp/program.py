@@ -18,6 +18,7 @@ from codegen.schedule import batch_updates
 from codegen.schedule.plan import line_up
 from codegen.schedule.plan import plan as plan_memory
 from codegen.targets.cpp import control, library, table
+from codegen.targets.cpp.epilogue import emit_epilogue, weight
 from codegen.targets.cpp.kernel import KernelText, emit_kernel
 from codegen.targets.cpp.table import size_text
 from eager import threads
@@ -77,6 +78,9 @@ def spell(tiled: Tiled) -> Spelled:
         item.name: emit_kernel(item, tiled.schedules[item.name], fused.buffers, symbolic=symbolic)
         for item in fused.kernels()
     }
+    for item in fused.items:
+        if isinstance(item, Library) and item.epilogue is not None:
+            texts[item.epilogue.name] = emit_epilogue(item, fused.buffers, symbolic=symbolic)
     return Spelled(fused, texts)
 
 
@@ -171,28 +175,34 @@ class _Emission:
                 left = set()
             done += len(batch)
             if isinstance(first, Library):
-                calls += self.step(first, places)
+                calls += self.step(first, places, batched)
                 continue
             texts = {item.name: batched.known[item.name] for item in batch}
             name = self.function(first, texts[first.name])
             calls.append(call_kernel(name, texts, places, self.sites))
         return calls
 
-    def function(self, kernel: Kernel | Library, text: KernelText) -> str:
+    def function(self, kernel: Kernel, text: KernelText) -> str:
         """The name of a kernel's function."""
         body = text.text
         if body not in self.functions:
-            assert isinstance(kernel, Kernel)
             name = f"k{len(self.functions)}"
             self.functions[body] = name, text
             whole = body.replace("{name}", name)
             self.kernels.append(artifact.Kernel(name, whole, (kernel.note, kernel.where)))
         return self.functions[body][0]
 
-    def step(self, step: Library, places: Places) -> list[str]:
+    def step(self, step: Library, places: Places, batched: Batched) -> list[str]:
         names = [self.body(made["batched"], made["plan"]) for made in step.bodies]
         self.steps.append(step)
-        return library.call(step, places, self.sites.hosts, self.sites.number, names)
+        if step.epilogue is None:
+            return library.call(step, places, self.sites.hosts, self.sites.number, names)
+        text = batched.known[step.epilogue.name]
+        name = self.function(step.epilogue, text)
+        args = ", ".join(["arena", *arguments(text, places, self.sites)])
+        after = f"{{{name}, &env, 0, {weight(step.epilogue)}}}"
+        lines = library.call(step, places, self.sites.hosts, self.sites.number, names, after)
+        return [lines[0], f"  const {name}_t env = {{{args}}};", *lines[1:]]
 
     def body(self, batched: Batched, plan: Plan) -> str:
         """The name of a body's function."""
@@ -339,9 +349,7 @@ def call_kernel(name: str, texts: Mapping[str, KernelText], places: Places, site
     the kernels."""
     rows = []
     for kernel, text in texts.items():
-        args = [places.argument(name, start) for name, start in text.params]
-        args += [str(sites.number(where)) for where in text.sites]
-        args += text.sizes
+        args = arguments(text, places, sites)
         if some(text.room):
             args.append(f"(char *)({places.work} + {places.offset(room_name(kernel))})")
         if not some(text.size):
@@ -349,6 +357,13 @@ def call_kernel(name: str, texts: Mapping[str, KernelText], places: Places, site
         rows.append(", ".join([*args, size_text(text.size)]))
     table = ", ".join(f"{{{row}}}" for row in rows)
     return f"{{ const {name}_t t[] = {{{table}}}; {name}(arena, t, {len(rows)}); }}"
+
+
+def arguments(text: KernelText, places: Places, sites: _Sites) -> list[str]:
+    """What a function is given: buffers, error sites, sizes."""
+    args = [places.argument(name, start) for name, start in text.params]
+    args += [str(sites.number(where)) for where in text.sites]
+    return [*args, *text.sizes]
 
 
 def signature(fused: Fused, plan: Plan, sites: _Sites) -> artifact.Signature:

@@ -53,6 +53,7 @@ class Writer:
     site: Callable[[str], int]
     lines: list[str] = field(default_factory=list)
     used: Size = 0
+    after: str = ""  # the function that is called with tiles of the result, and its parameters
 
     def take(self, nbytes: Size) -> str:
         """A `char *` to `nbytes` of scratch."""

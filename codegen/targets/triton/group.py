@@ -16,11 +16,10 @@ from codegen.ir import affine, expr
 from codegen.ir.affine import ZERO, Affine
 from codegen.ir.expr import Expr, Load
 from codegen.ir.rewrite import Rewrite
-from codegen.ir.schema import Buffer, Kernel, Stage, Store
+from codegen.ir.schema import Buffer, Fused, Kernel, Library, Stage, Store
 from codegen.ir.sizes import extent, fit_32_bits
 from codegen.schedule import batch_updates
 from codegen.targets.triton import table
-from codegen.targets.triton.epilogue import Item, Products
 from codegen.targets.triton.expr import STEP, Block, Text
 from codegen.targets.triton.kernel import KernelText, Writer, child, finished
 from codegen.targets.triton.runtime.kernel import ALIGNMENT
@@ -113,12 +112,12 @@ def _slot_stores(stage: Stage, slots: _Slots) -> Iterator[Store]:
 # ------------------------------------------------------------------------------- collecting
 
 
-Batched = batch_updates.Batched[Item, Form]
+Batched = batch_updates.Batched[Kernel | Library, Form]
 
 
-def batch(products: Products) -> Batched:
+def batch(fused: Fused) -> Batched:
     """Equal elementwise kernels collected."""
-    fused, items = products.fused, [item for item in products.items if item.writes()]
+    items = [item for item in fused.items if item.writes()]
     found = [form(item, fused.buffers) for item in items if isinstance(item, Kernel)]
     forms = {f.kernel.name: f for f in found if f is not None}
     keys = {name: f.key for name, f in forms.items()}

@@ -20,7 +20,6 @@ from codegen.ir.schema import Buffer, Kernel, Library, Unsupported
 from codegen.ir.sizes import Size, is_static, round_up, some
 from codegen.schedule.plan import place
 from codegen.targets.triton import dot, nests, order, scan
-from codegen.targets.triton.epilogue import Product
 from codegen.targets.triton.group import Batched, Form, emit_group
 from codegen.targets.triton.kernel import KernelText, emit_kernel
 from codegen.targets.triton.loop import Loop
@@ -119,9 +118,9 @@ def _items(module: _Module, batched: Batched) -> None:
             module.group([batched.known[each.name] for each in (item, *others)])
         elif isinstance(item, Kernel):
             module.kernel(item)
-        elif isinstance(item, Product):
-            text = dot.dot(item.step, module.buffers, item.epilogue)
-            module.add(text, f"dot_{hint(item.epilogue)}", item.step, writes=item.writes())
+        elif item.epilogue is not None:
+            text = dot.dot(item, module.buffers, item.epilogue)
+            module.add(text, f"dot_{hint(item.epilogue)}", item, writes=item.writes())
         elif found := spelling(item, "triton"):
             found.write(module, item)
         else:

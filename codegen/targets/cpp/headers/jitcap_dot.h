@@ -54,7 +54,7 @@ template <class F> JC_INLINE void each_product(i64 m, i64 n, i64 k, i64 rank, co
     for (i64 i = lo; i < hi; i++) product(i);
   });
 }
-template <class S, class T> JC_NOINLINE void dot_then(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, JcAfter<T> after, i64 rank, const i64 *dims) {
+template <class S> JC_NOINLINE void dot_then(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, JcAfter<elem<vec<S, 2>>> after, i64 rank, const i64 *dims) {
   each_product(m, n, k, rank, dims, [=](i64 i) {
     auto x = a, y = b;
     auto then = after;

@@ -73,7 +73,7 @@ template <class S, class T> JC_NOINLINE void product(i64 m, i64 n, i64 k, JcView
 }
 // What `after` makes of a b. Where the brick makes no tiles, by parts: as many whole rows as fit.
 constexpr i64 PART = 1 << 15;  // elements
-template <class T> JC_INLINE T *part() {
+template <class T> JC_INLINE T *part_memory() {
   alignas(64) static thread_local T at[PART];
   return at;
 }
@@ -85,7 +85,7 @@ template <class S, class T> JC_NOINLINE void product_then(i64 m, i64 n, i64 k, J
   if constexpr (same<S, T>) first = !blas_first(m, n, k, a, b);
   if (first && k && brick && brick(m, n, k, a, b, nullptr, 0, false, &after)) return;
   i64 cols = n < PART ? n : PART, rows = PART / cols;
-  T *c = part<T>();
+  T *c = part_memory<T>();
   for (i64 i = 0; i < m; i += rows)
     for (i64 j = 0; j < n; j += cols) {
       i64 height = m - i < rows ? m - i : rows, width = n - j < cols ? n - j : cols;

@@ -255,7 +255,15 @@ def build_shared(
     if entry is not None:
         return Pending.of(entry.file("graph.so"))
     if not sources.keys() & SUPPORT:
-        prefetch([t for t in PRODUCTS if any(f"dot<{t}>" in text for text in sources.values())])
+        prefetch(
+            [
+                t
+                for t in PRODUCTS
+                if any(
+                    f"dot{then}<{t}>" in text for text in sources.values() for then in ("", "_then")
+                )
+            ]
+        )
     keys = {n: cache.digest("object", made_by, text) for n, text in (libraries or {}).items()}
     kept = {name: store.get(k) for name, k in keys.items()}
     with contextlib.ExitStack() as stack:
