@@ -359,13 +359,19 @@ def _contract(s: _Lower, call: Call) -> None:
         s.step(call)
         return
     operands = _narrow_operands(s, call) if call.op.name == "dot" else None
-    rounds = operands is not None and hint(operands[0].aval.shape[-1]) <= MOST_DEEP
+    rounds = operands is not None and not is_deep(operands[0].aval)
     operands = operands or tuple(_widened(s, v, wide, call.where) for v in tensors(call))
     stored = _rounded_to(s, out) if rounds else wide
     target = out if out.aval.dtype is stored else s.fresh(Aval(out.aval.shape, stored))
     s.step(Call(call.op, operands, call.attrs, (target,), call.where))
     if target is not out:
         s.nest(out, lambda axes: operand(target, axes, out.aval.dtype), call.where)
+
+
+def is_deep(a: Aval) -> bool:
+    """Whether a product of the matrices `a` is too deep to be made in tiles."""
+    size = 2 if a.dtype is dt.bfloat16 else a.dtype.compute.itemsize  # pairs are an element of 4
+    return hint(a.shape[-1]) * size > MOST_DEEP
 
 
 def _rounded_to(s: _Lower, v: Value) -> DType:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from codegen.fuse.lower import is_deep
 from codegen.ir import affine, expr
 from codegen.ir.affine import Affine
 from codegen.ir.expr import Expr, Load
@@ -30,7 +31,6 @@ from codegen.targets.cpp.tile import is_either
 
 TILE: Final = "tile"  # the buffer that the product's elements are loaded from
 ROW: Final = "row_"  # a pointer to where column 0 of a row would be in it
-MOST_DEEP: Final = 12 << 10  # bytes of a row of A: the same of jitcap_brick.h
 LEAST_BYTES: Final = 1 << 18  # a smaller product is still in the cache when its reader runs
 SHORT: Final = 32  # columns
 # Of all traffic of product and kernel, that of the product must be this part to be worth the code.
@@ -45,7 +45,7 @@ def fits(fused: Fused, step: Library, kernel: Kernel, kept: bool) -> str:
         return "the product is no routine of the brick"
     if size * out.dtype.itemsize < LEAST_BYTES:
         return "the product is small"
-    if hint(a.shape[-1]) * out.dtype.compute.itemsize > MOST_DEEP:
+    if is_deep(a):
         return "the product is so deep that its sums go through memory"
     if hint(out.shape[-1]) < SHORT or hint(out.shape[-2]) == 1:
         return "the rows of the product are short"
