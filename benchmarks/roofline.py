@@ -7,7 +7,7 @@
 
 Bytes are those of the buffers that it reads and writes, each once; a program that is fused better
 would need fewer, so a share of 1 says that this code is run well, and not that there is no better.
-`--worst` shows the parts of a step that lose most. Writes a table, JSON, and docs/roofline.svg.
+`--worst` shows the parts of a step that lose most; `--svg docs/roofline.svg` draws the picture.
 """
 
 import argparse
@@ -17,7 +17,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -52,6 +53,7 @@ class Work:
     nbytes: float = 0
     products: float = 0  # floating-point operations of matrix products and convolutions
     elementwise: float = 0
+    is_loop: bool = False  # a generated kernel, no library step
 
 
 @dataclass
@@ -64,7 +66,7 @@ class Clocks:
 
     def around(self, works: list[Work], lines: list[str]) -> list[str]:
         """`lines`, timed as one part."""
-        total = Work(works[0].name, works[0].note)
+        total = replace(works[0], nbytes=0, products=0, elementwise=0)
         for work in works:
             total.nbytes += work.nbytes
             total.products += work.products
@@ -81,7 +83,7 @@ def work_of(item: Kernel | Library, buffers: dict[str, Buffer]) -> Work:
 
 
 def of_kernel(kernel: Kernel, buffers: dict[str, Buffer]) -> Work:
-    work = Work(kernel.name, f"{kernel.note} {kernel.where}")
+    work = Work(kernel.name, f"{kernel.note} {kernel.where}", is_loop=True)
     touched: dict[tuple[str, bool], float] = {}
     rows = math.prod(int(axis.size) for axis in kernel.rows)
     for stage in kernel.stages:
@@ -232,6 +234,10 @@ class Row:
     seconds: float
     floor: float
 
+    @property
+    def kind(self) -> str:
+        return "products" if self.work.products else "loops" if self.work.is_loop else "steps"
+
 
 def measure(workload: Workload, peaks: Peaks, clock: str, seconds: float) -> list[Row]:
     """The fastest of the steps, part by part; what loses most comes first."""
@@ -268,6 +274,55 @@ def show(name: str, rows: list[Row], worst: int) -> None:
         )
 
 
+# ---------------------------------------------------------------------------------- picture
+
+KINDS = {
+    "products": ("products and convolutions", "#1f5fa8"),
+    "loops": ("generated loops", "#2e8b57"),
+    "steps": ("other library steps", "#c4711d"),
+}
+LEFT, WIDE, LINE, TOP = 110, 560, 20, 62
+
+
+def picture(measured: dict[str, list[Row]], peaks: Peaks) -> str:
+    """A bar for each step, as wide as its time: the floor of each kind of part in full colour, what
+    it takes beyond that pale."""
+    height = TOP + LINE * len(measured) + 12
+    text = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDE + 80}" height="{height}" '
+            'font-family="sans-serif" font-size="12">'
+        ),
+        '<rect width="100%" height="100%" fill="white"/>',
+        (
+            f'<text x="10" y="18">Each step by its parts: the floor dark, what is beyond it pale. '
+            f"Products {peaks.product / 1e9:.0f} GFLOP/s, loops {peaks.elementwise / 1e9:.0f} G/s, "
+            f"copies {max(peaks.copies.values()) / 1e9:.0f} GB/s.</text>"
+        ),
+    ]
+    for i, (label, colour) in enumerate(KINDS.values()):
+        x = LEFT + 190 * i
+        text.append(f'<rect x="{x}" y="32" width="12" height="12" fill="{colour}"/>')
+        text.append(f'<text x="{x + 18}" y="42">{label}</text>')
+    for i, (name, rows) in enumerate(measured.items()):
+        y, x = TOP + LINE * i, float(LEFT)
+        total = sum(row.seconds for row in rows)
+        text.append(f'<text x="{LEFT - 8}" y="{y + 11}" text-anchor="end">{name}</text>')
+        for kind, (_, colour) in KINDS.items():
+            own = [row for row in rows if row.kind == kind]
+            spent = sum(row.seconds for row in own)
+            floor = sum(min(row.floor, row.seconds) for row in own)
+            for part, opacity in ((floor, 1.0), (spent - floor, 0.35)):
+                width = WIDE * part / total
+                text.append(
+                    f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="14" '
+                    f'fill="{colour}" fill-opacity="{opacity}"/>'
+                )
+                x += width
+        text.append(f'<text x="{LEFT + WIDE + 6}" y="{y + 11}">{1e3 * total:.3g} ms</text>')
+    return "\n".join([*text, "</svg>", ""])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.roofline", description=__doc__)
     parser.add_argument("--only", help="comma-separated workloads")
@@ -275,6 +330,7 @@ def main() -> None:
     parser.add_argument("--worst", type=int, default=0, help="parts to show")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--cpu-time", action="store_true", help="of the processor: --threads 1")
+    parser.add_argument("--svg", type=Path, help="the file for the picture")
     args = parser.parse_args()
     eager.set_num_threads(args.threads)
     clock = "CLOCK_THREAD_CPUTIME_ID" if args.cpu_time else "CLOCK_MONOTONIC"
@@ -282,8 +338,12 @@ def main() -> None:
     copies = ", ".join(f"{n / 2**20:.2g} MiB {r / 1e9:.0f}" for n, r in peaks.copies.items())
     print(f"copy GB/s: {copies}; products {peaks.product / 1e9:.0f} GFLOP/s", end="; ")
     print(f"element-wise {peaks.elementwise / 1e9:.0f}")
+    measured = {}
     for name in args.only.split(",") if args.only else more.BY_NAME:
-        show(name, measure(more.BY_NAME[name], peaks, clock, args.seconds), args.worst)
+        measured[name] = measure(more.BY_NAME[name], peaks, clock, args.seconds)
+        show(name, measured[name], args.worst)
+        if args.svg:
+            args.svg.write_text(picture(measured, peaks))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ SELF = "tests/test_docs.py::"
 LINKS = SELF + "test_links_lead_somewhere"
 FILES = SELF + "test_named_files_exist"
 TOUR = SELF + "test_the_tour_shows_what_is_printed"
+ROOFLINE = "tests/test_benchmarks.py::test_the_parts_of_a_step_beside_their_floors"
 LIMIT = "a limit, not a promise"
 COMPILED = "tests/device/test_compiled.py::test_"
 DEVICE = "tests/device/"
@@ -41,6 +42,7 @@ CLAIMS = {
         "* [shapes.md]": LINKS,
         "* [control_flow.md]": LINKS,
         "* [gpu.md]": LINKS,
+        "* [performance.md]": LINKS,
         "* [limits.md]": LINKS,
         "* [../CONTRIBUTING.md]": LINKS,
         "What the compiled function promises": "tests/never_wrong/test_never_wrong.py::test_case "
@@ -251,6 +253,22 @@ CLAIMS = {
         "The C++: lanes": TOUR
         + " tests/codegen/test_fusion.py::test_equal_kernels_are_emitted_once",
         "The same stages for a softmax": LINKS + " tests/test_golden.py::test_golden",
+    },
+    "docs/performance.md": {
+        "`python -m benchmarks.roofline`": ROOFLINE,
+        "![Each step by its parts": LINKS,
+        "The picture is of one thread": ROOFLINE,
+        "What is left": LIMIT,
+        "* Convolutions": LIMIT,
+        "* Gathers and scatters": LIMIT,
+        "* Narrow rows": LIMIT,
+        "* Long straight lines": LIMIT,
+        "* Functions": LIMIT,
+        "* Sums down long": LIMIT,
+        "* A product of 8 rows": LIMIT,
+        "* A cache in one tensor": "tests/codegen/test_place_writes.py::"
+        "test_a_cache_is_written_where_it_lies",
+        "* Calls of a few": LIMIT,
     },
     "docs/debugging.md": {
         "**Is it the compiler?**": "tests/jitcap/test_jit.py::"

@@ -11,9 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import codegen
 import jitcap
-from benchmarks import competitors, measure, more, report, workloads
+from benchmarks import competitors, measure, more, report, roofline, workloads
 from benchmarks.models.gpt import Config
+from tests.codegen.checking import floats
+from tests.codegen.tracing import trace
 
 # Sizes of the workloads of `benchmarks/more.py` that train in a moment.
 SMALL = {
@@ -97,6 +100,24 @@ def test_more_workloads_are_one_graph_and_compute_what_torch_does(workload):
         np.testing.assert_allclose(
             ours, theirs, rtol=0.03 if workload.name == "vae" else 1e-4, atol=1e-6
         )
+
+
+def test_the_parts_of_a_step_beside_their_floors():
+    """A product as counted by hand; a loop, as it is called, and in the picture."""
+    eager = pytest.importorskip("eager")
+    program, _ = trace(lambda a, b: a @ b, floats(64, 48), floats(48, 40))
+    fused = codegen.run_stages(program)[0]["tiled"].fused
+    (work,) = (roofline.work_of(item, fused.buffers) for item in fused.items)
+    assert work.products == 2 * 64 * 48 * 40
+    assert work.nbytes == 4 * (64 * 48 + 48 * 40 + 64 * 40)
+    peaks = roofline.Peaks({100: 1e9, 10_000: 2e9}, product=1e9, elementwise=1e12)
+    assert peaks.floor(work) == pytest.approx(245.76e-6)
+
+    loop = workloads.Program(lambda a: eager.exp(a) * 2, (eager.ones(30),))
+    workload = workloads.Workload("small", "", lambda namespace: loop)
+    (row,) = roofline.measure(workload, peaks, "CLOCK_MONOTONIC", seconds=0.0)
+    assert (row.kind, row.runs, row.work.nbytes) == ("loops", 1, 4 * 60)
+    assert ">small</text>" in roofline.picture({"small": [row]}, peaks)
 
 
 def test_a_benchmark_runs_on_the_kernels_of_its_processor():
