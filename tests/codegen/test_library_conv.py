@@ -100,6 +100,32 @@ def test_weight_gradient() -> None:
     check(*calls)
 
 
+def drawn(rng: np.random.Generator) -> Case:
+    """A case of any number of dimensions, around what decides how it is computed."""
+    while True:
+        dims, groups = int(rng.integers(1, 4)), int(rng.choice([1, 1, 1, 2, 5]))
+        n, c, o = (int(rng.choice([1, 3, 8, 14, 17, 33])) for _ in range(3))
+        size, kernel = rng.integers(1, 9 - dims, dims), rng.integers(1, 4, dims)
+        stride, padding, dilation = (int(rng.choice(x)) for x in ((1, 1, 2, 3), (0, 1, 2), (1, 2)))
+        if (size + 2 * padding > dilation * (kernel - 1)).all():
+            if rng.random() < 0.2:
+                o, c, groups = c, 1, c  # depthwise
+            x, w = (n, c * groups, *map(int, size)), (o, c, *map(int, kernel))
+            w = (o if c == 1 and o == groups else o * groups, *w[1:])
+            dtype = str(rng.choice(["float32", "float64"]))
+            return Case(x, w, stride, padding, dilation, groups, dtype)
+
+
+def test_drawn_cases() -> None:
+    rng, calls = np.random.default_rng(0), []
+    for case in (drawn(rng) for _ in range(12)):
+        x, w, g = operands(case)
+        calls.append(call("conv", x, w, **case.attrs))
+        calls.append(call("conv_input_grad", g, w, **case.attrs, input_shape=case.x))
+        calls.append(call("conv_weight_grad", g, x, **case.attrs, weight_shape=case.w))
+    check(*calls)
+
+
 def test_operands_of_any_strides() -> None:
     x = draw((2, 9, 8, 3), "float32").transpose(0, 3, 1, 2)
     w = draw((3, 3, 3, 4), "float32").T

@@ -56,6 +56,13 @@ template <int W, class T> JC_INLINE void max_pool_at(const Pool &p, const T *map
   store(value, best);
   store(place, cvt<i64>(at));
 }
+// Results from i on, by W of them, then by fewer: rows of small maps are shorter than a vector. The first
+// that is left, of fewer than two.
+template <int W, class T> JC_INLINE i64 max_pool_row(const Pool &p, const T *map, i64 z, i64 y, i64 i, i64 hi, T *value, i64 *place) {
+  for (; i + W <= hi; i += W) max_pool_at<W>(p, map, z, y, i, value + i, place + i);
+  if constexpr (W > 2) return max_pool_row<W / 2>(p, map, z, y, i, hi, value, place);
+  return i;
+}
 // NaN wins, the first of equal values wins, padding never does. Maps hold fewer than 2^31 elements.
 template <class T> JC_NOINLINE void max_pool(const Pool &p, const T *x, T *values, i64 *places) {
   constexpr int W = JC_BYTES / sizeof(T);
@@ -66,7 +73,7 @@ template <class T> JC_NOINLINE void max_pool(const Pool &p, const T *x, T *value
     T *v = values + at;
     i64 *o = places + at;
     for (; i < lo; i++) max_pool_at<1>(p, map, z, y, i, v + i, o + i);
-    for (; i + W <= hi; i += W) max_pool_at<W>(p, map, z, y, i, v + i, o + i);
+    i = max_pool_row<W>(p, map, z, y, i, hi, v, o);
     for (; i < row; i++) max_pool_at<1>(p, map, z, y, i, v + i, o + i);
   });
 }
