@@ -34,6 +34,7 @@ from codegen.runtime.backend import Backend, Stage
 from codegen.runtime.pending import Pending
 from codegen.schedule.hoist_updates import hoist_updates
 from codegen.schedule.place_writes import place_writes
+from codegen.schedule.share_memory import share_memory
 from codegen.targets import cpp, python, triton
 from codegen.targets.cpp import tile
 from codegen.targets.cpp.cut_loops import cut_loops
@@ -93,6 +94,7 @@ BACKENDS: Final[dict[str, Backend]] = {
             Stage("placed", place_writes),  # asks who reads later
             Stage("bodies", cpp_bodies),  # asks where the operands of steps lie
             Stage("products", functools.partial(fuse_epilogues, fits=cpp.fits)),
+            Stage("shared", share_memory),  # asks which kernels are left
             Stage("split", tile.split),
             Stage("cut", cut_loops),  # conditions are on single counters only after the split
             Stage("scheduled", tile.schedule),

@@ -57,10 +57,18 @@ def _loops(loops: Loops) -> None:
 
 
 def _fused(fused: Fused) -> None:
-    for item in fused.items:
+    """Of temporaries in one memory, none is read behind the kernel that overwrites it."""
+    holds: dict[str, str] = {}  # by memory
+    for i, item in enumerate(fused.items):
         whole = item if isinstance(item, Kernel) else item.epilogue
         if whole is not None:
             kernel(whole, fused)
+        own = set(item.writes())
+        for b in map(fused.buffers.get, set(item.reads()) - own):
+            if b is not None and fused.buffers[b.home].kind == "temp":
+                there = holds.get(b.home, b.name)
+                _require(there == b.name or there in own, f"reads {b.name} too late", f"item {i}")
+        holds |= {b.home: b.name for b in map(fused.buffers.get, item.writes()) if b}
 
 
 def _tiled(tiled: Tiled) -> None:

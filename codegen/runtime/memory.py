@@ -30,7 +30,10 @@ class Memory:
         }
         for name, b in fused.buffers.items():
             if name not in self.arrays and b.kind in ("temp", "output"):
-                self.arrays[name] = self.arrays[b.home] if b.alias else self._empty(b)
+                self.arrays[name] = self._empty(b)
+        for name, b in fused.buffers.items():
+            if b.alias:
+                self.arrays[name] = self.arrays[b.home].view(b.dtype.np)
 
     def _empty(self, b: Buffer) -> Array:
         return np.empty(evaluate(b.size, self.sizes), b.dtype.np)

@@ -86,7 +86,7 @@ def _in_place(
     if isinstance(item, Library):
         return _operand_to_update(item, target, operands) is not None
     assert isinstance(item, Kernel)
-    return _reads_where_it_writes(item, f"v{target.id}", source)
+    return reads_where_it_writes(item, f"v{target.id}", source)
 
 
 def _operands(call: Library) -> dict[str, list[int]]:
@@ -112,7 +112,7 @@ def _operand_to_update(call: Kernel | Library, target: Value, operands: Operands
     return at[0] if whole else None
 
 
-def _reads_where_it_writes(kernel: Kernel, old: str, new: str) -> bool:
+def reads_where_it_writes(kernel: Kernel, old: str, new: str) -> bool:
     """Every read of `old` is at the offset that `new` is stored to, in the same stage or an earlier
     one."""
     for i, stage in enumerate(kernel.stages):

@@ -57,14 +57,15 @@ def _some(nbytes: Size) -> Size:
 
 
 def live_ranges(fused: Fused) -> dict[str, tuple[int, int]]:
-    """First and last item that touches each temporary."""
+    """First and last item that touches each temporary, or what lies in its memory."""
     lives: dict[str, tuple[int, int]] = {}
     for i, item in enumerate(fused.items):
         for name in (*item.reads(), *item.writes()):
             b = fused.buffers.get(name)
-            if b is not None and b.kind == "temp" and not b.alias:
-                first = lives.get(name, (i, i))[0]
-                lives[name] = (first, i)
+            home = b and fused.buffers[b.home]
+            if home and home.kind == "temp":
+                first = lives.get(home.name, (i, i))[0]
+                lives[home.name] = (first, i)
     return lives
 
 
