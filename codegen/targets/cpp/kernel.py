@@ -15,7 +15,7 @@ from codegen.ir import affine, expr
 from codegen.ir.affine import Affine, Axis
 from codegen.ir.expr import Apply, Const, Expr, IndexOf, Load
 from codegen.ir.rewrite import Rewrite
-from codegen.ir.schema import Buffer, Kernel, Schedule, Stage, Store
+from codegen.ir.schema import Buffer, Kernel, Schedule, Stage, Store, homes
 from codegen.ir.sizes import Size, at_least, extent, hint, is_static, name_of, round_up, same
 from codegen.targets.cpp import table
 from codegen.targets.cpp.expr import Names, Scope, Spell
@@ -152,12 +152,10 @@ def elements(kernel: Kernel) -> Size:
 
 
 def streamed(kernel: Kernel, buffers: Mapping[str, Buffer]) -> frozenset[str]:
-    """The large buffers that the kernel only writes."""
-    return frozenset(
-        name
-        for name in set(kernel.writes()) - set(kernel.reads())
-        if name in buffers and hint(buffers[name].nbytes) >= STREAM_BYTES
-    )
+    """The large buffers that the kernel only writes: memory that it reads is in the caches."""
+    large = (n for n in kernel.writes() if n in buffers and hint(buffers[n].nbytes) >= STREAM_BYTES)
+    read = homes(kernel.reads(), buffers)
+    return frozenset(name for name in large if buffers[name].home not in read)
 
 
 class Writer:
