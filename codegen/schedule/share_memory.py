@@ -1,4 +1,4 @@
-"""After place_writes and fuse_epilogues, on the CPU: results in the memory of temporaries that die. Fused -> Fused
+"""After place_writes, on the CPU: results in the memory of temporaries that die. Fused -> Fused
 whose temporaries share memory.
 
 The last kernel that reads a temporary may write a result over it, as over an input: where it reads
