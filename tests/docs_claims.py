@@ -429,8 +429,7 @@ CLAIMS = {
         "What is called back besides": "tests/jitcap/test_callbacks.py "
         "tests/codegen/test_library_signal.py::test_complex_arithmetic",
         "* Files of `torch.save`": "tests/data/test_hostile_files.py::test_crafted_files",
-        "* An optimizer has state": "tests/optim/test_optimizers.py::"
-        "test_state_is_there_from_the_beginning_and_saved_once_stepped",
+        "* `opt.state` has": "tests/optim/test_state.py",
         "* Inference tensors are those": "tests/eager/test_inference_mode.py "
         "tests/capture/test_inference_mode.py",
         "* `func.vmap` calls": "tests/eager/test_vmap.py",

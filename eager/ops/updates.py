@@ -24,6 +24,11 @@ def is_unusual(parameter: Tensor, gradient: Tensor, held: Tensor | None) -> bool
     return gradient.dtype.is_complex or is_elsewhere(parameter, held)
 
 
+def is_written(state: Tensor) -> bool:
+    """Whether a tensor was written since it was made."""
+    return state._storage.version != 0
+
+
 @repeatable
 def adam(
     parameter: Tensor,

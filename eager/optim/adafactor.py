@@ -52,7 +52,7 @@ class Adafactor(Optimizer):
     ) -> None:
         if self._is_outdated(parameter, state):  # whose name depends on the dimensions
             self._allocate_again()
-            state = self.state[parameter]
+            state = self._slots[parameter]
         lr, (eps1, eps2) = group["lr"], group["eps"]
         eps1 = finfo(parameter.dtype).eps if eps1 is None else eps1
         if group["maximize"]:

@@ -13,9 +13,14 @@ from eager.sym import sqrt
 from eager.tensor import Tensor
 
 
+def number(value: float) -> Tensor:
+    """State that is one number: a 0-d float32 tensor, as in PyTorch."""
+    return Tensor._full(value, Aval((), dt.float32))
+
+
 def step_count() -> Tensor:
-    """How often a parameter was updated: a 0-d float32 tensor, as in PyTorch."""
-    return Tensor._full(0, Aval((), dt.float32))
+    """How often a parameter was updated."""
+    return number(0)
 
 
 def check_betas(betas: tuple[float, float]) -> None:
@@ -202,7 +207,7 @@ class NAdam(Optimizer):
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {
             "step": step_count(),
-            "mu_product": step_count().add_(1),
+            "mu_product": number(1),
             "exp_avg": zeros_like(parameter),
             "exp_avg_sq": zeros_like(parameter),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eager.ops.pointwise import where
-from eager.optim.adam import step_count
+from eager.optim.adam import number
 from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
 from eager.tensor import Tensor
 
@@ -34,8 +34,8 @@ class ASGD(Optimizer):
         super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        rate, weight = step_count().fill_(_scalar(group["lr"])), step_count().fill_(1)
-        return {"step": step_count(), "eta": rate, "mu": weight, "ax": zeros_like(parameter)}
+        eta, mu = number(0), number(1)  # the first step sets the rate
+        return {"step": number(0), "eta": eta, "mu": mu, "ax": zeros_like(parameter)}
 
     def update(
         self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]

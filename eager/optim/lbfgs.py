@@ -42,9 +42,6 @@ class LBFGS(Optimizer):
         if line_search_fn not in (None, "strong_wolfe"):
             raise RuntimeError("only 'strong_wolfe' is supported")
 
-    def untouched(self, state: dict[str, Any]) -> bool:
-        return not state
-
     @property
     def _params(self) -> list[Tensor]:
         return self.param_groups[0]["params"]
@@ -74,6 +71,7 @@ class LBFGS(Optimizer):
 
     def _iterate(self, evaluate: Callable[[], Any]) -> Any:
         group, state = self.param_groups[0], self.state[self._params[0]]
+        state.setdefault("n_iter", 0)
         first = evaluate()
         loss, gradient = float(first), self._gradient()
         state["func_evals"] = state.get("func_evals", 0) + 1
@@ -131,7 +129,7 @@ def _direction(state: dict[str, Any], gradient: Tensor, history: int) -> Tensor:
     first."""
     steps, changes = state.setdefault("old_stps", []), state.setdefault("old_dirs", [])
     inverses = state.setdefault("ro", [])  # of the curvature along each step
-    state["n_iter"] = state.get("n_iter", 0) + 1
+    state["n_iter"] += 1
     if state["n_iter"] == 1:
         state["H_diag"] = 1.0
         direction = -gradient

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from eager import dtype as dt
-from eager.optim.optimizer import Optimizer, Params, check, is_blank, settings, zeros_like
+from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
 from eager.tensor import Tensor
 
 _RATES = (None, "original", "match_rms_adamw")
@@ -46,9 +46,6 @@ class Muon(Optimizer):
                 f"Muon is for matrices; a parameter has shape {tuple(parameter.shape)}"
             )
         return {"momentum_buffer": zeros_like(parameter)}
-
-    def untouched(self, state: dict[str, Any]) -> bool:
-        return is_blank(state["momentum_buffer"])
 
     def update(
         self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]

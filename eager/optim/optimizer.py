@@ -2,10 +2,10 @@
 changed in place.
 
 State is allocated when a parameter group is added (zeros cost nothing until they are touched), so
-that the first step is the same program as all later ones. If the parameters get another dtype
-before the first step (`model.double()`), or go to another device, it is allocated anew: PyTorch
-allocates at the first step, in the dtype that the parameters have then, and where they are.
-`state_dict` has PyTorch's structure.
+that the first step is the same program as all later ones. PyTorch allocates at the first step of a
+parameter: who reads `state` finds what was stepped, and the rest is dropped then. If the parameters
+get another dtype before the first step (`model.double()`), or go to another device, it is allocated
+anew, in the dtype that they have then, and where they are. `state_dict` has PyTorch's structure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eager.autograd import enable_grad, no_grad
 from eager.nn.modules.hooks import RemovableHandle, add_hook
 from eager.notice import warn
 from eager.ops.complex import view_as_complex, view_as_real
-from eager.ops.updates import is_elsewhere, is_unusual
+from eager.ops.updates import is_elsewhere, is_unusual, is_written
 from eager.tensor import Tensor
 from eager.tracebacks import trim
 
@@ -124,6 +124,9 @@ class Optimizer(_Hooked):
     like_parameter = ""  # the name of state that has its parameter's dtype
     _stepped = False
     _opt_called = False  # whether that was tried, where it may be left out
+    _slots: Any = None  # parameter -> dict: `state`, and what is allocated ahead
+    # What is allocated ahead, to know it by; None once `state` was read, and nothing is any more.
+    _ahead: dict[Tensor, tuple[Tensor, ...]] | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -150,7 +153,7 @@ class Optimizer(_Hooked):
                 "model.parameters()"
             )
         self.defaults = defaults
-        self.state: Any = defaultdict(dict)
+        self._forget()
         self.param_groups: list[dict[str, Any]] = []
         groups: list[Any] = list(params)
         if not groups:
@@ -202,25 +205,72 @@ class Optimizer(_Hooked):
         if any(id(p) in taken for p in group["params"]):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(group)
-        for parameter in group["params"]:
-            self.state[parameter] = self.allocate(parameter, group)
+        for parameter in group["params"] if self._ahead is not None else ():
+            self._put_allocated(parameter, group)
 
     # ---------------------------------------------------------------- what a subclass defines
-    def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        """The state of a parameter before its first step."""
+    def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any] | None:
+        """The state of a parameter before its first step; None if it never has any."""
         return {}
-
-    def untouched(self, state: dict[str, Any]) -> bool:
-        """Whether `state` is still as `allocate` made it; such state is left out of
-        `state_dict`."""
-        step = state.get("step")
-        return step is not None and float(step) == 0.0
 
     def update(
         self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Change one parameter and its state in place."""
         raise NotImplementedError
+
+    # ------------------------------------------------------------------- state of a parameter
+    @property
+    def state(self) -> Any:
+        """Parameter -> dict, of those that were stepped; a `defaultdict(dict)`."""
+        if self._slots is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute 'state'")
+        if self._ahead is not None:
+            self._drop_ahead()
+        return self._slots
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self._slots, self._ahead = value, None
+
+    def _forget(self) -> None:
+        self._slots = defaultdict(dict)
+        self._ahead = None if type(self).allocate is Optimizer.allocate else {}
+
+    def _put_allocated(self, parameter: Tensor, group: dict[str, Any]) -> None:
+        state = self.allocate(parameter, group)
+        if state:
+            self._slots[parameter] = state
+            count_writes = all(isinstance(value, Tensor) for value in state.values())
+            if self._ahead is not None and count_writes:
+                self._ahead[parameter] = tuple(state.values())
+
+    def _first_state(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """The state of a parameter that has none: not allocated ahead, or dropped."""
+        first = self.allocate(parameter, group)
+        if first is None:
+            return {}
+        state: dict[str, Any] = self._slots[parameter]
+        state.update(first)
+        return state
+
+    def _is_ahead(self, parameter: Any) -> bool:
+        """Whether a parameter's state is as it was allocated ahead: no tensor replaced, nor
+        written."""
+        first = self._ahead and self._ahead.get(parameter)
+        if not first:
+            return False
+        now = self._slots[parameter].values()
+        return len(now) == len(first) and all(
+            value is old and not is_written(old) for value, old in zip(now, first, strict=True)
+        )
+
+    def _drop_ahead(self) -> None:
+        """From here on, `_slots` has what PyTorch has. A function of its own, so that one sees when
+        it is done."""
+        for parameter in [p for p in self._slots if self._is_ahead(p)]:
+            del self._slots[parameter]
+        self._ahead = None
 
     # -------------------------------------------------------------------------------- running
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -233,16 +283,13 @@ class Optimizer(_Hooked):
             with enable_grad():
                 loss = closure()
         # Looked up once: a model has hundreds of parameters, and capture reads this loop.
-        states, update, like = self.state, self.update, self.like_parameter
-        has_state = type(self).allocate is not Optimizer.allocate
+        states, update, like = self._slots, self.update, self.like_parameter
         with enable_grad() if self.defaults.get("differentiable") else no_grad():
             for group in self.param_groups:
                 for parameter in group["params"]:
                     gradient = parameter.grad
                     if gradient is not None:
-                        state = states[parameter]
-                        if has_state and not state:  # dropped: `opt.state.clear()`
-                            state.update(self.allocate(parameter, group))
+                        state = states.get(parameter) or self._first_state(parameter, group)
                         if is_unusual(parameter, gradient, state.get(like)):
                             self._update_unusual(parameter, gradient, state, group)
                         else:
@@ -255,7 +302,7 @@ class Optimizer(_Hooked):
     ) -> None:
         if self._is_outdated(parameter, state):
             self._allocate_again()
-            state = self.state[parameter]
+            state = self._slots[parameter]
         if gradient.dtype.is_complex:
             self._update_parts(parameter, gradient, state, group)
         else:
@@ -285,8 +332,8 @@ class Optimizer(_Hooked):
     def _allocate_again(self) -> None:
         for group in self.param_groups:
             for parameter in group["params"]:
-                if self._is_outdated(parameter, self.state[parameter]):
-                    self.state[parameter] = self.allocate(parameter, group)
+                if self._is_outdated(parameter, self._slots.get(parameter, {})):
+                    self._put_allocated(parameter, group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients (without reading them), or overwrite them with zeros."""
@@ -312,8 +359,8 @@ class Optimizer(_Hooked):
             groups.append(packed)
         state = {
             numbers.get(id(p), p): value
-            for p, value in self.state.items()
-            if value and not self.untouched(value)
+            for p, value in self._slots.items()
+            if not self._is_ahead(p)
         }
         return self._after_hooks("after state_dict", {"state": state, "param_groups": groups})
 
@@ -332,17 +379,17 @@ class Optimizer(_Hooked):
                     "optimizer's group"
                 )
             by_number.update(zip(group["params"], own["params"], strict=True))
+        self._forget()
         for group, own in zip(saved, self.param_groups, strict=True):
             own.update({name: value for name, value in group.items() if name != "params"})
-            for parameter in own["params"]:
-                self.state[parameter] = self.allocate(parameter, own)
+            for parameter in own["params"] if self._ahead is not None else ():
+                self._put_allocated(parameter, own)
         for number, values in state_dict["state"].items():
             parameter = by_number.get(number)
             if parameter is None:
-                self.state[number] = copy.deepcopy(values)
+                self._slots[number] = copy.deepcopy(values)
             else:
-                own = self.state[parameter]
-                own.update({k: _like(parameter, k, v) for k, v in values.items()})
+                self._slots[parameter] = {k: _like(parameter, k, v) for k, v in values.items()}
                 self._stepped = True
         for hook, _ in list(self._hooks.get("after load_state_dict", {}).values()):
             hook(self)
@@ -355,11 +402,15 @@ class Optimizer(_Hooked):
         return "\n".join([*lines, ")"])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_hooks"}
+        state = {name: value for name, value in self.__dict__.items() if name != "_hooks"}
+        if self._ahead is not None:  # copies of tensors have not counted their writes
+            state["_ahead"] = {p: first for p, first in self._ahead.items() if self._is_ahead(p)}
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take what `__getstate__` gave. Subclasses add settings that older files lack."""
-        self.__dict__.update(state)
+        for name, value in state.items():
+            setattr(self, name, value)
 
 
 def _check_parameters(parameters: list[Any], differentiable: bool) -> None:
@@ -403,12 +454,6 @@ def _parts(value: Any) -> Any:
 def zeros_like(parameter: Tensor) -> Tensor:
     """State of the parameter's shape and dtype."""
     return Tensor._full(0, parameter.aval)
-
-
-def is_blank(state: Tensor) -> bool:
-    """Whether zeros that were allocated were never written, nor replaced by others (a copy of
-    written zeros counts as blank: nothing tells them apart)."""
-    return not bool((state != 0).any()) and state._version == 0
 
 
 def parts_full(value: float, parameter: Tensor) -> Tensor:

@@ -99,13 +99,11 @@ class Adagrad(Optimizer):
         )
         check("epsilon value", eps, eps >= 0)
         super().__init__(params, settings(locals()))
+        self._ahead = None  # PyTorch's allocates at once, too
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         total = parts_full(group["initial_accumulator_value"], parameter)
         return {"step": step_count(), "sum": total}
-
-    def untouched(self, state: dict[str, Any]) -> bool:
-        return False  # as in PyTorch, whose Adagrad allocates at once too
 
     def update(
         self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eager.optim.optimizer import Optimizer, Params, check, is_blank, settings, zeros_like
+from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
 from eager.tensor import Tensor
 
 
@@ -35,15 +35,14 @@ class SGD(Optimizer):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         super().__init__(params, settings(locals()))
 
-    def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+    def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any] | None:
+        if group["momentum"] == 0:
+            return None
         # With dampening the first step differs (the velocity starts as the whole gradient), so it
         # has to see that there is none yet.
-        if group["momentum"] == 0 or group["dampening"] != 0:
+        if group["dampening"] != 0:
             return {}
         return {"momentum_buffer": zeros_like(parameter)}
-
-    def untouched(self, state: dict[str, Any]) -> bool:
-        return is_blank(state["momentum_buffer"])
 
     def update(
         self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]

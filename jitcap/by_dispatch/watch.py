@@ -20,6 +20,7 @@ from typing import Any, Final
 from eager import compiler, later
 from eager.autograd import register_hook
 from eager.notice import OURS
+from eager.ops.updates import is_written
 from eager.optim import Optimizer
 from eager.printing import tensor_repr
 from eager.tensor import Tensor
@@ -81,7 +82,10 @@ _ABSTRACT: Final = frozenset({  # what they answer changes when a class is regis
     abc.ABCMeta.__instancecheck__.__code__, abc.ABCMeta.__subclasscheck__.__code__,
 })  # fmt: skip
 _TEXT: Final = tensor_repr.__code__
-_ASKED: Final = Optimizer.has_stepped.__code__
+_ASKED: Final = {
+    Optimizer.has_stepped.__code__: "the state of an optimizer is allocated anew",
+    is_written.__code__: "an optimizer is asked for the state of what it stepped",
+}
 _OPENED: Final = {
     marks.graph_break.__code__: "graph_break()",
     compiler.disable(len).__code__: "a function marked by disable()",
@@ -145,8 +149,8 @@ class Watch:
                 raise Break("unknown call", f"{code.co_qualname}() looks into a table of its own")
             if code is _TEXT and type(frame.f_locals["self"]._array) is Traced:
                 raise Break("data dependent", "text is made of a tensor")
-            if code is _ASKED:
-                raise Break("effect", "the state of an optimizer is allocated anew")
+            if code in _ASKED:
+                raise Break("effect", _ASKED[code])
             if called:
                 _check_library(code, space)
             elif code is not _TEXT:

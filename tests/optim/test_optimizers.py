@@ -389,16 +389,6 @@ def test_lbfgs_searches_as_torch_does(case):
         np.testing.assert_allclose(*paths, rtol=1e-5, atol=1e-8)
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_the_first_step_is_the_same_program_as_the_second(momentum):
-    weight = eager.nn.Parameter(eager.ones(3))
-    optimizer = eager.optim.SGD([weight], lr=0.1, momentum=momentum)
-    before = {p: set(values) for p, values in optimizer.state.items()}
-    weight.sum().backward()
-    optimizer.step()
-    assert {p: set(values) for p, values in optimizer.state.items()} == before
-
-
 @pytest.mark.parametrize("search", [None, "strong_wolfe"])
 def test_lbfgs_keeps_what_torch_keeps(search):
     """The names of its state and, without a line search, the values."""
@@ -538,16 +528,6 @@ def test_parameters_may_have_names_and_be_listed_twice():
     with pytest.raises(TypeError, match="closure"):
         eager.optim.LBFGS([x]).step()
     assert type(eager._foreach_add([x, x], 1.0)) is tuple
-
-
-def test_state_is_there_from_the_beginning_and_saved_once_stepped():
-    stepped, idle = (eager.ones(2, requires_grad=True) for _ in range(2))
-    opt = eager.optim.Adam([stepped, idle])
-    assert {*map(id, opt.state)} == {id(stepped), id(idle)}
-    assert not opt.state_dict()["state"]
-    stepped.sum().backward()
-    opt.step()
-    assert [*opt.state_dict()["state"]] == [0]
 
 
 @pytest.mark.parametrize("jitted", [False, True])

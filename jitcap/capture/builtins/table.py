@@ -11,6 +11,7 @@ from jitcap.capture.builtins import (
     seeds,
     values,
 )
+from jitcap.capture.kinds import written
 from jitcap.capture.kinds.base import HANDLERS
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "objects",
     "seeds",
     "values",
+    "written",
 ]

@@ -1,0 +1,25 @@
+"""Capture: whether a tensor was written, which optimizers ask. a tensor -> what holds at this line
+of the program. The handler is in the table of builtins."""
+
+from __future__ import annotations
+
+from eager.ops.updates import is_written
+from eager.tensor import Tensor
+from jitcap.capture.breaks import Break
+from jitcap.capture.kinds.base import Session, handles
+from jitcap.capture.kinds.tensors import TensorShadow
+
+
+@handles(is_written)
+def _is_written(s: Session, state: Tensor) -> bool:
+    """The program knows its own writes; what was there on entry is guarded."""
+    if state._storage.version:
+        return True
+    if id(state._storage) in s.counts:
+        raise Break("data dependent", "whether a tensor was written")
+    shadow = s.outside.shadow(state)
+    if not isinstance(shadow, TensorShadow):
+        return False
+    answer = is_written(shadow.real)
+    s.guard_that("{}._storage.version", shadow.origin, answer=answer)
+    return answer

@@ -1,0 +1,188 @@
+"""What `opt.state` shows, against torch: the parameters that were stepped. State that is allocated
+ahead, so that a step is compiled once, is not seen."""
+
+import copy
+import pickle
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+import eager  # noqa: E402
+import jitcap  # noqa: E402
+
+KINDS = {
+    "SGD": {}, "Adam": {"amsgrad": True}, "AdamW": {}, "Adagrad": {}, "Adadelta": {},
+    "RMSprop": {"momentum": 0.5, "centered": True}, "Adamax": {}, "NAdam": {}, "RAdam": {},
+    "Rprop": {}, "ASGD": {}, "Adafactor": {}, "Muon": {},
+}  # fmt: skip
+CASES = [*KINDS.items(), ("SGD", {"momentum": 0.9}), ("SGD", {"momentum": 0.9, "dampening": 0.5})]
+
+
+def training(lib, kind, settings, count=3):
+    ps = [lib.tensor(np.full((2, 2), i + 1.0, np.float32), requires_grad=True)
+          for i in range(count)]  # fmt: skip
+    return ps, getattr(lib.optim, kind)(ps[:], lr=0.1, **settings)
+
+
+def shown(opt, ps):
+    """All that a user reads of the state; whether it is read is part of the program."""
+    state = opt.state
+    return [
+        isinstance(state, defaultdict), len(state), bool(state),
+        [sorted(state.get(p, "-")) if p in state else None for p in ps],
+        len([*state.items()]), len(dict(state)), sorted(opt.state_dict()["state"]),
+    ]  # fmt: skip
+
+
+def stepped(opt, ps, which, scale=0.5):
+    opt.zero_grad()
+    sum((ps[i] * scale).sum() for i in which).backward()
+    opt.step()
+
+
+def lived(lib, kind, settings, wrap, looks):
+    """What is seen in the life of an optimizer: one parameter is idle, one has zero gradients."""
+    ps, opt = training(lib, kind, settings)
+    saved, found = copy.deepcopy(opt.state_dict()), []
+
+    def look():
+        found.append(shown(opt, ps) if looks else None)
+
+    look()
+    step = wrap(stepped)
+    for _ in range(2):
+        step(opt, ps, (0,))
+        look()
+    step(opt, ps, (2,), 0.0)
+    opt.zero_grad(set_to_none=True)
+    opt.step()
+    look()
+    for copied in (copy.deepcopy((opt, ps)), pickle.loads(pickle.dumps((opt, ps)))):
+        found.append(shown(*copied))
+    opt.load_state_dict(copy.deepcopy(opt.state_dict()))
+    look()
+    held = opt.state
+    if kind != "Adagrad":  # which has no state for what is added later, and raises
+        ps.append(lib.ones(2, 2, requires_grad=True))
+        opt.add_param_group({"params": [ps[-1]]})
+        found.append([len(held), len(opt.state_dict()["state"])])
+        step(opt, ps, (3,))
+        look()
+        opt.state.clear()
+        opt.state[ps[1]]
+        step(opt, ps, (0,))
+        found.append([len(held), shown(opt, ps)])
+    else:
+        opt.load_state_dict(saved)
+        found.append([len(held), shown(opt, ps)])
+    return found, [p.detach().numpy() for p in ps]
+
+
+@pytest.mark.parametrize(("kind", "settings"), CASES)
+def test_it_shows_what_was_stepped(kind, settings):
+    compared(kind, settings, lambda fn: fn, looks=True)
+    compared(kind, settings, lambda fn: fn, looks=False)
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "Adagrad"])
+def test_it_shows_what_was_stepped_by_compiled_code(kind):
+    settings = {"momentum": 0.9} if kind == "SGD" else {}
+    compared(kind, settings, jitcap.jit(backend="eager"), looks=kind == "SGD")
+
+
+def compared(kind, settings, wrap, looks):
+    ours, values = lived(eager, kind, settings, wrap, looks)
+    theirs, expected = lived(torch, kind, settings, lambda fn: fn, looks)
+    assert ours == theirs
+    for a, b in zip(values, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-2 if kind == "Muon" else 1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "settings"), CASES)
+def test_a_step_is_compiled_once(kind, settings):
+    ps, opt = training(eager, kind, settings)
+    step = jitcap.jit(lambda: stepped(opt, ps, (0, 2)), backend="eager")
+    for _ in range(3):
+        step()
+        opt.state_dict()
+    for _ in range(2):
+        assert len(opt.state) == (3 if kind == "Adagrad" else 2 if opt.state else 0)
+        step()
+    first_differs = "dampening" in settings
+    assert (step.stats.compiles, step.stats.splits) == (1 + first_differs, 0)
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam"])
+def test_inside_a_compiled_function(kind):
+    """What was there on entry is guarded, what the program does itself it knows."""
+    results = []
+    for lib in (eager, torch):
+        ps, opt = training(lib, kind, {"momentum": 0.9} if kind == "SGD" else {})
+
+        def asks(rounds, opt=opt, ps=ps):
+            for _ in range(rounds):
+                stepped(opt, ps, (0,))
+            return sorted(opt.state_dict()["state"])
+
+        def reads(opt=opt, ps=ps):
+            before = len(opt.state)
+            stepped(opt, ps, (1,))
+            return before, [p in opt.state for p in ps]
+
+        if lib is eager:
+            asks = jitcap.jit(asks, backend="eager", fullgraph=True)
+            reads = jitcap.jit(reads, backend="eager", fullgraph=True)
+        results.append([[asks(n) for n in (0, 1, 0, 0, 1)], [reads() for _ in range(3)]])
+    assert results[0] == results[1]
+
+
+def test_an_optimizer_in_pytorchs_style_shows_what_it_puts_there():
+    class Mine(eager.optim.Optimizer):
+        def __init__(self, params, lr):
+            super().__init__(params, {"lr": lr})
+
+        @eager.no_grad()
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        state = self.state[p]
+                        if not state:
+                            state["mean"] = eager.zeros_like(p)
+                        p.sub_(state["mean"].lerp_(p.grad, 0.5), alpha=group["lr"])
+
+    ps = [eager.ones(2, requires_grad=True) for _ in range(2)]
+    opt = Mine(ps, 0.1)
+    assert type(opt.state) is defaultdict
+    assert not opt.state
+    step = jitcap.jit(lambda: stepped(opt, ps, (0,)), backend="eager")
+    for _ in range(3):
+        step()
+    assert shown(opt, ps)[3] == [["mean"], None]
+    assert (step.stats.compiles, step.stats.splits) == (2, 0)
+    other = Mine(ps, 0.1)
+    other.load_state_dict(opt.state_dict())
+    assert shown(other, ps) == shown(opt, ps)
+    opt.state = defaultdict(dict)
+    step()
+    assert shown(opt, ps)[3] == [["mean"], None]
+
+
+def test_a_wrapper_without_an_init_has_the_state_of_what_it_wraps():
+    class Wrapper(eager.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+    ps, opt = training(eager, "Adam", {})
+    wrapper = Wrapper(opt)
+    assert not wrapper.state
+    assert wrapper.state is opt.state
+    stepped(opt, ps, (1,))
+    assert [p in wrapper.state for p in ps] == [False, True, False]
+    with pytest.raises(AttributeError, match="no attribute 'state'"):
+        eager.optim.Optimizer.__new__(eager.optim.Optimizer).state  # noqa: B018
