@@ -12,7 +12,7 @@ from codegen.ir.schema import Library, Target
 from codegen.targets.cpp import epilogue
 from codegen.targets.cpp.runtime import build, support
 from eager.nn import functional as F
-from tests.codegen.checking import run_eager
+from tests.codegen.checking import compiled, floats, run_eager
 from tests.codegen.tracing import trace
 
 KINDS = (eager.float32, eager.float64, eager.bfloat16, eager.float16)
@@ -131,9 +131,28 @@ def run(cases, seed, teams=(1, 2, 3, 7)):
 
 
 def test_random_epilogues(monkeypatch):
-    for name, value in {"LEAST_BYTES": 0, "SHORT": 1, "GAIN": 0}.items():
+    for name, value in {"LEAST_BYTES": 0, "SHORT": 1, "MOST_MATRICES": 9}.items():
         monkeypatch.setattr(epilogue, name, value)
     try:
         assert run(24, 0) > 8
     except build.NoCompiler as error:
         pytest.skip(str(error))
+
+
+def test_casts_of_the_program_round_on_tiles_too():
+    def fn(x, w, b):
+        y = (x @ w).to(eager.bfloat16).float()
+        return y, F.relu(y + b).to(eager.float16).float() * 3
+
+    args = floats(300, 40), floats(40, 320, seed=1), floats(320, seed=2)
+    artifact, inputs = compiled(fn, args)
+    assert "on the tiles" in artifact.stages["products"]
+    y, z = artifact.run(inputs)
+    assert not (y.view(np.uint32) & 0xFFFF).any()
+    np.testing.assert_array_equal(z, np.maximum(y + args[2], 0).astype(np.float16) * np.float32(3))
+
+
+def test_a_matrix_that_the_epilogue_would_read_keeps_it_behind_the_product():
+    args = floats(300, 40), floats(40, 320, seed=1), floats(300, 320, seed=2)
+    artifact, _ = compiled(lambda x, w, r: x @ w + r, args)
+    assert "slower by blocks" in artifact.stages["products"]
