@@ -25,6 +25,7 @@ from codegen.fuse.group_nests import group_nests
 from codegen.fuse.inline import inline
 from codegen.fuse.lower import lower
 from codegen.fuse.recompute import recompute
+from codegen.fuse.row_blocks import row_blocks
 from codegen.fuse.transpose_products import transpose_products
 from codegen.ir import expr
 from codegen.ir.schema import Call, Check, Fused, Library, Program, Target, Unsupported, Value
@@ -89,7 +90,9 @@ FRONT: Final = front(Stage("loops", functools.partial(lower, widen=False)))
 BACKENDS: Final[dict[str, Backend]] = {
     "cpp": Backend(
         (
-            *front(Stage("chunked", chunk_rows), Stage("loops", lower)),
+            *front(
+                Stage("chunked", chunk_rows), Stage("blocks", row_blocks), Stage("loops", lower)
+            ),
             Stage("hoisted", hoist_updates),  # asks which kernel reads what
             Stage("placed", place_writes),  # asks who reads later
             Stage("bodies", cpp_bodies),  # asks where the operands of steps lie

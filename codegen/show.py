@@ -71,11 +71,17 @@ def _value(v: Any) -> str:
 
 
 def _call(c: Call) -> str:
-    args = [_value(v) for v in c.operands] + [f"{k}={v!r}" for k, v in c.attrs.items()]
+    attrs = {k: v for k, v in c.attrs.items() if k != "programs"}
+    args = [_value(v) for v in c.operands] + [f"{k}={v!r}" for k, v in attrs.items()]
     outs = ", ".join(f"v{v.id}" for v in c.outs)
     kinds = ", ".join(repr(v.aval) for v in c.outs)
     where = f"  {c.where}" if c.where else ""
-    return f"{outs} = {c.op.name}({', '.join(args)})  # {kinds}{where}"
+    bodies = "".join(f"\n{_indented(show(body))}" for body in c.attrs.get("programs", ()))
+    return f"{outs} = {c.op.name}({', '.join(args)})  # {kinds}{where}{bodies}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
 
 
 def _program(p: Program) -> str:

@@ -66,6 +66,8 @@ def _updating(program: Program, carried: int) -> Program:
 
 def _strides(step: Library, program: Program) -> dict[int, Strides]:
     """The strides of the step's operands, by the inputs of a body; what is carried has none."""
+    if step.name == "blocks":
+        return _strides_of_parts(step, program)
     first = step.name not in ("scan", "call")  # a number that chooses, or says whether to go on
     carried, sequences = step.attrs.get("carried", 0), step.attrs.get("sequences", 0)
     strides: dict[int, Strides] = {}
@@ -73,6 +75,18 @@ def _strides(step: Library, program: Program) -> dict[int, Strides]:
     for i, (value, x) in enumerate(given):
         if isinstance(x, Access):
             steps = x.strides[i < sequences :]
+            if not is_contiguous(value.aval.shape, steps):
+                strides[value.id] = steps
+    return strides
+
+
+def _strides_of_parts(step: Library, program: Program) -> dict[int, Strides]:
+    """The same where the body sees a part of each operand, of its last dimensions."""
+    strides: dict[int, Strides] = {}
+    given = zip(program.inputs[step.attrs["carried"] :], step.operands, strict=False)
+    for (value, x), cut in zip(given, step.attrs["cuts"], strict=True):
+        if isinstance(x, Access):
+            steps = x.strides[len(x.strides) - len(cut) :]
             if not is_contiguous(value.aval.shape, steps):
                 strides[value.id] = steps
     return strides

@@ -475,7 +475,10 @@ def _random(s: _Lower, call: Call) -> None:
     seed, ordinal = (operand(v, (), dt.int64) for v in call.operands)
 
     def body(axes: tuple[Affine, ...]) -> Expr:
-        flat = expr.index_of(affine.ravel(axes, out.aval.shape))
+        at = affine.ravel(axes, out.aval.shape)
+        if "first" in call.attrs:  # a part of what is drawn
+            at = axes[0] * call.attrs["stride"] + axes[1] + call.attrs["first"]
+        flat = expr.index_of(at)
         return expr.random(fn, seed, ordinal, flat, out.aval.dtype)
 
     s.nest(out, body, call.where)

@@ -80,7 +80,12 @@ def _usable(name: str, v: Value, strides: Shape) -> bool:
     shape = v.aval.shape
     if is_contiguous(shape, strides):
         return True
-    if name in ("scan", "cond", "call"):  # its body is compiled for the strides of what it is given
+    if name in (
+        "scan",
+        "cond",
+        "call",
+        "blocks",
+    ):  # its body is compiled for the strides of what it is given
         return True
     return name in ("dot", "dot_add") and matrix_order(shape, strides) is not None
 

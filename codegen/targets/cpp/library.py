@@ -25,7 +25,7 @@ from codegen.ir.schema import Access, Library
 from codegen.ir.sizes import Shape, Size, same, some
 from codegen.runtime.artifact import Host, Spec
 from codegen.runtime.callback import callback
-from codegen.targets.cpp import control, conv, linalg, rows, signal
+from codegen.targets.cpp import blocks, control, conv, linalg, rows, signal
 from codegen.targets.cpp.step import CppCall, Places, Writer, alike, is_float
 from codegen.targets.cpp.table import MEMORY, size_text
 from eager import dtype as dt
@@ -248,6 +248,7 @@ CALLS: Final[Calls] = {
     **_of(
         "dot", anything,
         scan=control.scan, cond=control.cond, while_loop=control.repeat, call=control.call,
+        blocks=blocks.blocks,
     ),
 }  # fmt: skip
 spell("cpp", CALLS)

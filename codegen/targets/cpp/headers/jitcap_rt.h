@@ -94,6 +94,8 @@ JC_INLINE i64 checked(i64 index, i64 bound, void *arena, i64 site) {
   return i;
 }
 
+JC_INLINE i64 clamped(i64 x, i64 lo, i64 hi) { return x < lo ? lo : x > hi ? hi : x; }
+
 // ---- threads ----------------------------------------------------------------------------------
 JC_INLINE int threads() { return jc_api->threads < jc_room ? jc_api->threads : jc_room; }
 JC_INLINE int member() { return jc_api->member ? jc_api->member() : 0; }

@@ -1,0 +1,207 @@
+"""Attention by blocks of rows: as eager computes it with its scores held, however it is written; or
+left alone where the scores are asked for."""
+
+import pytest
+
+import eager as torch
+import eager.nn.functional as F
+import jitcap
+from codegen.fuse import row_blocks, row_groups, windows
+from eager import threads
+from jitcap import jit
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setattr(row_groups, "LEAST", 1 << 8)
+    monkeypatch.setattr(row_groups, "FEWEST", 16)
+    monkeypatch.setattr(row_blocks, "BLOCK", 8 << 10)
+    monkeypatch.setattr(row_blocks, "TILE", 32)
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """The windows of the groups that are computed by blocks."""
+    seen = []
+
+    def noted(group):
+        seen.append(windows.window_of(group))
+        return seen[-1]
+
+    monkeypatch.setattr(row_blocks, "window_of", noted)
+    return seen
+
+
+def data(rows=50, columns=50, batch=(2, 3), depth=4, kind=torch.float32):
+    torch.manual_seed(rows)
+    sizes = (rows, columns, columns)
+    made = [torch.randn(*batch, n, depth, dtype=kind, requires_grad=True) for n in sizes]
+    return made, torch.randn(*batch, rows, depth, dtype=kind)
+
+
+def run(fn, inputs, *more):
+    for x in inputs:
+        x.grad = None
+    torch.manual_seed(1)
+    out = fn(*inputs, *more)
+    out = out if isinstance(out, tuple) else (out,)
+    return [*(o.detach() for o in out), *(x.grad for x in inputs if x.grad is not None)]
+
+
+def assert_same(fn, inputs, *more, rtol=1e-4):
+    for got, expected in zip(run(jit(fn), inputs, *more), run(fn, inputs, *more), strict=True):
+        torch.testing.assert_close(got, expected, rtol=rtol, atol=rtol, equal_nan=True)
+
+
+def causal(q, k, v, g):
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=0.2)
+    out.backward(g)
+    return out
+
+
+def by_hand(q, k, v, g):
+    """A soft cap, a linear bias and a window; the sum of exponentials divides the result."""
+    i, j = torch.arange(q.shape[-2]).unsqueeze(1), torch.arange(k.shape[-2])
+    scores = 2 * torch.tanh(q @ k.transpose(-2, -1) / 2) - 0.1 * (i - j)
+    scores = scores.masked_fill((j > i) | (i - j >= 9), float("-inf"))
+    e = torch.exp(scores - scores.detach().amax(-1, keepdim=True))
+    out = (e @ v) / e.sum(-1, keepdim=True)
+    (out * g).sum().backward()
+    return out, scores.detach().amax(-1)
+
+
+def einsum(q, k, v, g):
+    """No softmax; the loss needs the elements, too."""
+    scores = torch.einsum("bhid,bhjd->bhij", q, k)
+    weights = scores / (1 + (scores * scores).mean(-1, keepdim=True))
+    out = torch.einsum("bhij,bhjd->bhid", weights, v)
+    ((out * g).sum() + (weights**2).sum()).backward()
+    return out
+
+
+def padded(q, k, v, g, mask, bias):
+    scores = q @ k.transpose(-2, -1) + bias
+    out = F.softmax(scores.masked_fill(mask, float("-inf")), -1) @ v
+    out.backward(g)
+    return out
+
+
+def returned(q, k, v, g):
+    weights = F.softmax(q @ k.transpose(-2, -1), -1)
+    (weights @ v).backward(g)
+    return weights
+
+
+def over_rows(q, k, v, g):
+    weights = F.softmax(q @ k.transpose(-2, -1), -2)
+    out = weights @ v
+    out.backward(g)
+    return out
+
+
+def twice(q, k, v, g):
+    out = F.softmax(q @ k.transpose(-2, -1), -1) @ v
+    (first,) = torch.autograd.grad((out * g).sum(), q, create_graph=True)
+    (first * first).sum().backward()
+    return first
+
+
+def test_causal_attention_with_dropout_skips_columns(found):
+    for rows, columns in ((50, 50), (70, 33), (33, 70)):
+        inputs, g = data(rows, columns)
+        assert_same(causal, inputs, g)
+    assert found == [windows.Window(last=1)] * 3
+
+
+def test_a_window_is_found_in_a_mask_by_hand(found):
+    inputs, g = data(60, 60)
+    assert_same(by_hand, inputs, g)
+    assert found == [windows.Window(-9, 1)]
+    inputs, g = data(90, 40)  # the last rows see no column
+    assert_same(by_hand, inputs, g)
+
+
+def test_any_function_of_scores(found):
+    inputs, g = data(40, 64)
+    assert_same(einsum, inputs, g)
+    assert found == [windows.Window()]
+
+
+def test_masks_and_biases_that_are_tensors(found):
+    inputs, g = data(48, 37, batch=(3,))
+    mask = torch.rand(48, 37) < 0.3
+    mask[5] = True  # a row of NaN
+    bias = torch.randn(3, 1, 1, requires_grad=True)
+    assert_same(padded, [*inputs], g, mask, bias)
+    columns = torch.randn(37, requires_grad=True)
+    assert_same(lambda q, k, v, b, g: padded(q, k, v, g, mask, b), [*inputs, columns], g)
+    assert len(found) == 2
+
+
+def test_grouped_queries_and_modules(found):
+    torch.manual_seed(0)
+    q, g = torch.randn(2, 4, 40, 4, requires_grad=True), torch.randn(2, 4, 40, 4)
+    k, v = (torch.randn(2, 2, 40, 4, requires_grad=True) for _ in range(2))
+
+    def grouped(q, k, v, g):
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        out.backward(g)
+        return out
+
+    assert_same(grouped, [q, k, v], g)
+    layer = torch.nn.MultiheadAttention(16, 4, batch_first=True)
+    x = torch.randn(2, 40, 16, requires_grad=True)
+
+    def module(x, *params):
+        out = layer(x, x, x, need_weights=False)[0]
+        out.pow(2).sum().backward()
+        return out
+
+    assert_same(module, [x, *layer.parameters()])
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
+def test_other_types(found, kind):
+    inputs, g = data(kind=kind)
+
+    def step(q, k, v, g):
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        out.backward(g)
+        return out
+
+    assert_same(step, inputs, g, rtol=1e-9 if kind is torch.float64 else 5e-2)
+    assert found
+
+
+def test_scores_that_are_asked_for_are_held(found):
+    inputs, g = data()
+    assert_same(returned, inputs, g)
+    assert_same(over_rows, inputs, g)
+    assert not found
+
+
+def test_second_derivatives():
+    inputs, g = data(40, 40, batch=(2,))
+    assert_same(twice, inputs, g, rtol=1e-3)
+
+
+def test_not_the_number_of_threads():
+    inputs, g = data(200, 200, batch=(2,), depth=8)
+    step, results = jit(causal), []
+    before = threads.get_num_threads()
+    try:
+        for number in (1, 2, 3, 16):
+            torch.set_num_threads(number)
+            results.append(run(step, inputs, g))
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_scores_take_no_memory():
+    (q, k, v), g = data(700, 700, batch=(4,), depth=16)
+    text = jitcap.explain(causal)(q, k, v, g).stages["plan"]
+    arena = int(text.split()[1])
+    assert 4 * arena < 4 * 700 * 700 * 4  # of one matrix of scores
