@@ -18,7 +18,8 @@ PARTIAL_BYTES: Final = 1280 << 10  # partial weight gradients: more cost more th
 # gives the rows (jitcap_conv_maps.h). Measured: there it is 1.0 to 9 times as fast as bands, beyond
 # them slower; few channels fill no lanes, few samples no rows, but with a handful of places neither
 # do bands.
-BY_BATCH: Final = ((16, 2, 1), (64, 4, 6), (256, 12, 6))
+BY_BATCH: Final = ((16, 2, 1), (64, 4, 6), (128, 6, 6), (256, 8, 6))
+BY_BATCH_WEIGHT: Final = ((16, 2, 1), (64, 8, 6), (256, 12, 6))  # of weight gradients
 # Places up to which depthwise ones are by batch, too (channels are their lanes then): at stride 1,
 # and above, where bands are slow. Measured: 1.1 to 15 times as fast.
 DEPTHWISE: Final = (196, 256)
@@ -55,8 +56,7 @@ class Geometry:
         plain = ones and same_all(self.size, self.out) and not any(self.padding)
         return plain and min(map(hint, (self.c, self.o, numel(self.out)))) >= 32
 
-    @property
-    def by_batch(self) -> bool:
+    def by_batch(self, limits: tuple[tuple[int, int, int], ...] = BY_BATCH) -> bool:
         """Whether the samples are the rows of products."""
         if not is_static((self.n, self.c, self.o, *self.size, *self.out, *self.kernel)):
             return False
@@ -64,7 +64,7 @@ class Geometry:
         if self.is_depthwise:
             return places <= DEPTHWISE[max(self.stride) > 1] and self.c >= 8
         few = min(self.c, self.o) // self.groups
-        return any(places <= p and few >= c and self.n >= n for p, c, n in BY_BATCH)
+        return any(places <= p and few >= c and self.n >= n for p, c, n in limits)
 
     @property
     def is_depthwise(self) -> bool:
@@ -184,7 +184,7 @@ def _correlate(w: Writer, g: Geometry, name: str, reach: list[_Reach], cin: int,
         _product(w, g, weight, source, cout)
         return
     packed = g.groups * _padded(cout, size) * cin * g.taps
-    if g.by_batch:
+    if g.by_batch():
         results, places = map(numel, (g.out, g.size) if name == "conv" else (g.size, g.out))
         packed, tiles = packed + g.groups * _rows(g.n) * cin * places, results
         if g.is_depthwise:
@@ -213,7 +213,7 @@ def conv_weight_grad(w: Writer) -> None:
     grad, source = w.dense(0), w.dense(1)
     cin = g.c // g.groups
     chunks = 1
-    if g.by_batch:
+    if g.by_batch(BY_BATCH_WEIGHT):
         grads, places = _padded(g.o // g.groups, size) * numel(g.out), _rows(cin) * numel(g.size)
         packed, tiles = g.groups * g.n * (grads + places), g.taps
         if g.is_depthwise:
