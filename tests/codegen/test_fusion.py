@@ -8,7 +8,7 @@ import eager
 import eager.nn.functional as F
 from codegen.ir.schema import Kernel, Library
 from eager.config import config
-from tests.codegen.checking import check, compiled, floats, ints
+from tests.codegen.checking import check, compiled, floats, ints, same
 from tests.codegen.tracing import trace
 from tests.work import calls_made
 
@@ -344,3 +344,23 @@ def test_the_stages_are_linear_in_the_program():
 )
 def test_a_reduction_of_constants_is_no_kernel_or_one_that_stores(fn):
     check(fn)
+
+
+def test_the_dimensions_of_a_small_image_are_one_loop():
+    """Lanes along 4 places, or from image to image, would be mostly empty or far apart."""
+
+    def normalised(x, g):
+        y = eager.relu(x - x.mean((0, 2, 3), keepdim=True))
+        return (y * g).sum((0, 2, 3)), y * g.mean((0, 2, 3), keepdim=True)
+
+    x, g = floats(8, 6, 4, 4), floats(8, 6, 4, 4, seed=1)
+    program, inputs = trace(normalised, x, g)
+    tiled = codegen.run_stages(program)[0]["tiled"].fused
+    loops = [stage.loops for kernel in tiled.kernels() for stage in kernel.stages]
+    assert {tuple(a.size for a in axes) for axes in loops if len(axes) > 1} == {(8, 16)}
+    for got, expected in zip(
+        codegen.compile(program).run(inputs),
+        normalised(eager.from_numpy(x), eager.from_numpy(g)),
+        strict=True,
+    ):
+        same(got, expected.numpy(), 1e-5, 1e-5)

@@ -93,8 +93,26 @@ def split_axes(kernel: Kernel) -> Kernel:
         local = dict(by)
         for a in stage.loops:
             loops += _split(a, own, local)
-        stages.append(stage.map(Rewrite(local), tuple(loops)) if local else stage)
+        stages.append(join_loops(stage.map(Rewrite(local), tuple(loops))) if local else stage)
     return replace(kernel, rows=tuple(rows), stages=tuple(stages))
+
+
+def join_loops(stage: Stage) -> Stage:
+    """Neighbouring loops that every access walks as one (the two dimensions of an image) are one:
+    a longer one for the lanes."""
+    for at in reversed(range(1, len(stage.loops))):
+        outer, inner = stage.loops[at - 1 : at + 1]
+        positions = (r.position for r in stage.reductions if r.position is not None)
+        if all(_walks_as_one(i, outer, inner) for i in (*stage.indices(), *positions)):
+            joined = affine.axis(inner.name, outer.size * inner.size)
+            loops = *stage.loops[: at - 1], affine.axis_of(joined), *stage.loops[at + 1 :]
+            stage = stage.map(Rewrite({outer: affine.ZERO, inner: joined}), loops)
+    return stage
+
+
+def _walks_as_one(index: Affine, outer: Axis, inner: Axis) -> bool:
+    far, near = (affine.coefficient(index, affine.form(a)) for a in (outer, inner))
+    return far is not None and near is not None and same(far, near * inner.size)
 
 
 def _split(a: Axis, indices: Iterable[Affine], by: dict[Axis, Affine]) -> list[Axis]:
