@@ -8,6 +8,7 @@ import eager.nn.functional as F
 import jitcap
 from codegen.fuse import row_blocks, row_groups, windows
 from eager import threads
+from eager.nn.attention import flex_attention
 from jitcap import jit
 
 
@@ -159,6 +160,24 @@ def test_grouped_queries_and_modules(found):
 
     assert_same(module, [x, *layer.parameters()])
     assert len(found) == 2
+
+
+def test_flex_attention(found):
+    """Documents, and a window by a function of the mask."""
+    document = torch.arange(2 * 48).reshape(2, 48) // 11
+
+    def step(q, k, v, g):
+        near = flex_attention.and_masks(lambda b, h, q, k: q >= k, lambda b, h, q, k: q - k < 9)
+        mask = flex_attention.and_masks(near, lambda b, h, q, k: document[b, q] == document[b, k])
+        mask = flex_attention.create_block_mask(mask, 2, None, 48, 48)
+        capped = lambda s, b, h, q, k: 4 * torch.tanh(s / 4) + 0.1 * h  # noqa: E731
+        out, lse = flex_attention.flex_attention(q, k, v, capped, mask, return_lse=True)
+        ((out * g).sum() + lse.sum()).backward()
+        return out, lse
+
+    inputs, g = data(48, 48)
+    assert_same(step, inputs, g)
+    assert found == [windows.Window(-9, 1)]
 
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])

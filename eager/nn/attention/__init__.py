@@ -1,5 +1,5 @@
-"""`eager.nn.attention`: which implementation of attention to use. PyTorch's names; here there is
-one.
+"""`eager.nn.attention`: which implementation of attention to use, and attention with functions of
+one's own (`flex_attention`). PyTorch's names; here there is one implementation.
 
 Programs choose a backend for speed. Here attention is a composition that the compiler fuses, so the
 choice is accepted and changes nothing.
@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
+
+from eager.nn.attention import flex_attention
+
+__all__ = ["SDPBackend", "flex_attention", "sdpa_kernel"]
 
 
 class SDPBackend(IntEnum):
