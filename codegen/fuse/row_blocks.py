@@ -255,6 +255,21 @@ class _Body:
                 self.known[v.id, cut] = self._made(call, v, cut)
         return self.given(v, cut)
 
+    def _narrow(self, v: Value, axes: Axes) -> Value | None:
+        """A value from outside that is one of 16 bits, widened: widened here, where the product
+        sees that (`lower`)."""
+        call = self.group.makers.get(v.id)
+        if call is None or len(tensors(call)) != 1:
+            return None
+        (x,) = tensors(call)
+        if call.op.kind == "cast" and x.aval.dtype in (dt.float16, dt.bfloat16):
+            return self._cast(self.of(x, axes), v.aval.dtype)
+        last = v.aval.ndim - 1
+        if call.op.name == "permute" and call.attrs["dims"] == (*range(last - 1), last, last - 1):
+            inner = self._narrow(x, axes[::-1])
+            return inner and self._turned(inner)
+        return None
+
     def given(self, v: Value, cut: Axes) -> Value:
         """A part of a value from outside."""
         counted = None if (v.id, cut) in self.known else self._counted(v, cut)
@@ -292,7 +307,10 @@ class _Body:
             return self._draws(call, out, axes)
         if role == "source":
             a, b = tensors(call)
-            operands = [self.of(a, ("r", "")), self.of(b, ("", "c"))]
+            narrow = [self._narrow(a, ("r", "")), self._narrow(b, ("", "c"))]
+            if None in narrow:
+                narrow = [self.of(a, ("r", "")), self.of(b, ("", "c"))]
+            operands = narrow
         elif role in ("turn", "reduce"):
             operands = [self.computed(x) for x in tensors(call)]
             if role == "turn":
