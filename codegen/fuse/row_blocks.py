@@ -24,7 +24,7 @@ any. Levels without (the gradients) go by tiles of columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, ClassVar, Final
@@ -107,7 +107,7 @@ def row_blocks(program: Program) -> Program:
             if known is not program:
                 group = RowGroup(known, frame)
                 assert group.find()
-            program = _Writer(group).run()
+            program = _Writer(group).run() or program
 
 
 # ---------------------------------------------------------------------------------- rewriting
@@ -122,7 +122,8 @@ class _Writer:
         self.window = window_of(group)
         self.wanted = {v.id for v in wanted(group.program)}
 
-    def run(self) -> Program:
+    def run(self) -> Program | None:
+        """None, where what the program calls between the levels has an order of its own."""
         group = self.group
         levels = {group.level(call) for call in group.roles}
         # The last first: it says which numbers of rows the others keep.
@@ -131,9 +132,10 @@ class _Writer:
         for call in group.program.calls:
             if call not in group.roles:
                 units.append([call])
-            elif calls := made.pop(group.level(call), None):
-                units.append(calls)
-        return replace(group.program, calls=tuple(_ordered(units)))
+            elif level := made.pop(group.level(call), None):
+                units.append(level)
+        calls = _ordered(units)
+        return None if calls is None else replace(group.program, calls=tuple(calls))
 
     def value(self, shape: Sequence[Any], kind: DType, like: Value) -> Value:
         return Value(next(self.fresh), Aval(tuple(shape), kind, like.aval.device))
@@ -146,9 +148,9 @@ def _even(size: int, most: int, step: int) -> int:
     return min(round_up(blocks(size, pieces), step), most) if pieces > 1 else size
 
 
-def _ordered(units: Sequence[Sequence[Call]]) -> Iterator[Call]:
+def _ordered(units: Sequence[Sequence[Call]]) -> list[Call] | None:
     """The units in their order, but each behind what makes its operands; what the world sees of
-    calls, in the same order."""
+    calls, in the same order. None, where that cannot be."""
     needs: list[set[int]] = []
     makers = {v.id: i for i, unit in enumerate(units) for call in unit for v in call.outs}
     before: int | None = None
@@ -157,19 +159,24 @@ def _ordered(units: Sequence[Sequence[Call]]) -> Iterator[Call]:
         if any(c.op.kind in ("extern", "dynamic") or c.op.name in LOOPS for c in unit):
             needs[i] |= set() if before is None else {before}
             before = i
+    ordered: list[Call] = []
+    begun: set[int] = set()
     done: set[int] = set()
-    for first in range(len(units)):
-        todo = [first]
-        while todo:
-            i = todo[-1]
-            missing = [n for n in needs[i] if n not in done]
-            if missing:
-                todo += missing
-                continue
-            todo.pop()
-            if i not in done:
-                done.add(i)
-                yield from units[i]
+    todo = [*range(len(units))][::-1]
+    while todo:
+        i = todo[-1]
+        missing = needs[i] - done
+        if i not in done and missing:
+            if i in begun:  # what it needs, needs it
+                return None
+            begun.add(i)
+            todo += sorted(missing, reverse=True)
+            continue
+        todo.pop()
+        if i not in done:
+            done.add(i)
+            ordered += units[i]
+    return ordered
 
 
 LOOPS: Final = ("scan", "cond", "while_loop", "call")
@@ -387,6 +394,8 @@ class _Level(_Body):
             "window": self.w.window, "cuts": tuple(self.cuts), "numbers": tuple(self.numbers),
         }  # fmt: skip
         outs = (*(total for total, _, _ in sums), *(outer for outer, _ in self.kept))
+        if not outs:  # another level computes all again
+            return []
         return [Call(BLOCKS, tuple(self.operands), attrs, outs, self.where), *self.after]
 
     def _member(self, call: Call, role: str) -> None:
