@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 
 from codegen.ir.schema import Call, Program, Value
 from codegen.ir.sizes import is_static
+from eager.aval import Aval
 from eager.dataclass import dataclass
 
 LEAST = 2 << 20  # bytes of elements: what stays in the second-level caches costs little
@@ -56,18 +57,23 @@ class Frame:
         return known.get(tuple(shape))
 
 
+def is_shallow(out: Aval, depth: int) -> bool:
+    """Whether the elements of a batch of products cost less to compute again than to hold."""
+    if not is_static(out.shape) or out.ndim < 2 or not out.dtype.is_floating_point:
+        return False
+    large = out.nbytes >= LEAST and min(out.shape[-2:]) >= max(FEWEST, 2 * depth)
+    return large and depth <= DEEPEST
+
+
 def frames(program: Program) -> Iterator[Frame]:
     """Where a group may begin."""
     for call in program.calls:
-        if call.op.name != "dot" or not is_static(call.outs[0].aval.shape):
-            continue
-        out, a = call.outs[0].aval, call.operands[0]
-        assert isinstance(a, Value)
-        *batch, rows, columns = out.shape
-        depth = a.aval.shape[-1]
-        large = out.nbytes >= LEAST and min(rows, columns) >= max(FEWEST, 2 * depth)
-        if large and depth <= DEEPEST and out.dtype.is_floating_point:
-            yield Frame(tuple(batch), rows, columns, call.outs[0].id)
+        if call.op.name == "dot":
+            out, a = call.outs[0].aval, call.operands[0]
+            assert isinstance(a, Value)
+            if is_shallow(out, a.aval.shape[-1]):
+                *batch, rows, columns = out.shape
+                yield Frame(tuple(batch), rows, columns, call.outs[0].id)
 
 
 # ---------------------------------------------------------------------------------- the group

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
 
+from codegen.fuse.row_groups import is_shallow
 from eager.aval import contiguous_strides, scalar_aval
 from eager.dataclass import dataclass
 from eager.op import REGISTRY
@@ -212,12 +213,12 @@ class Stretch:
 
     # ---- what each copy is handed
 
-    def settle(self, in_memory: Callable[[Node], bool]) -> None:
+    def settle(self, in_memory: Callable[[Node], bool], elements: Container[Node]) -> None:
         """Choose, for a copy in the middle, the values from which all that it reads can be computed
         at the least cost; the others do likewise."""
         middle = len(self.rows[0]) // 2
         read = [x for column in self.columns() if isinstance(x := column[middle], Node)]
-        carried = _cut(read, in_memory)
+        carried = _cut(read, in_memory, elements)
         for column in self.columns():
             self._hand(column, middle, carried)
 
@@ -336,7 +337,9 @@ def _is_before_product(nodes: Sequence[Node], i: int) -> bool:
 # ---------------------------------------------------------------------------- what is handed on
 
 
-def _cut(read: Sequence[Node], in_memory: Callable[[Node], bool]) -> set[Node]:
+def _cut(
+    read: Sequence[Node], in_memory: Callable[[Node], bool], elements: Container[Node]
+) -> set[Node]:
     """The cheapest values from which all that is `read` can be computed: a minimum cut, as in
     `jitcap.partition`. Those that are in memory anyway cost next to nothing."""
     number: dict[Node, int] = {}
@@ -345,12 +348,12 @@ def _cut(read: Sequence[Node], in_memory: Callable[[Node], bool]) -> set[Node]:
         n = stack.pop()
         if n not in number:
             number[n] = len(number)
-            stack += n.parents if _is_again(n, in_memory) else ()
+            stack += n.parents if _is_again(n, in_memory, elements) else ()
     source, sink = 2 * len(number), 2 * len(number) + 1
     flow = Flow(2 * len(number) + 2)
     for n, i in number.items():
         flow.edge(2 * i, 2 * i + 1, 1 if in_memory(n) else n.aval.nbytes + 1)
-        if _is_again(n, in_memory):
+        if _is_again(n, in_memory, elements):
             for p in dict.fromkeys(n.parents):
                 flow.edge(2 * number[p] + 1, 2 * i, INFINITE)
         else:
@@ -361,9 +364,26 @@ def _cut(read: Sequence[Node], in_memory: Callable[[Node], bool]) -> set[Node]:
     return {n for n, i in number.items() if 2 * i in reached and 2 * i + 1 not in reached}
 
 
-def _is_again(n: Node, in_memory: Callable[[Node], bool]) -> bool:
+def _is_again(n: Node, in_memory: Callable[[Node], bool], elements: Container[Node]) -> bool:
     """Whether a value may be computed again."""
-    return n.op is not ITEM and not in_memory(n) and is_light(n)
+    return n.op is not ITEM and not in_memory(n) and (n in elements or is_light(n))
+
+
+def _elements(graph: Graph) -> set[Node]:
+    """What `codegen.fuse.row_blocks` computes again rather than holds: the scores of attention, and
+    what is made of them."""
+    found: set[Node] = set()
+    for n in graph.nodes:
+        if n.op.name == "dot":
+            if is_shallow(n.aval, aval_of(n.args[0]).shape[-1]):
+                found.add(n)
+        elif (
+            n.op.kind in ("pointwise", "cast", "copy", "view")
+            and len(n.avals) == 1
+            and any(p in found and p.aval.numel == n.aval.numel for p in n.parents)
+        ):
+            found.add(n)
+    return found - {*graph.outputs}
 
 
 def _stored(graph: Graph) -> set[Node]:
@@ -449,10 +469,12 @@ class _Outline:
         return self.graph.with_(nodes=(*self.first, *self.nodes), outputs=outputs)
 
     def _settle(self) -> None:
-        stored = _stored(self.graph)
+        elements = _elements(self.graph)
+        stored = _stored(self.graph) - elements
         for part, repeats in self.parts:
             part.settle(
-                stored.__contains__ if repeats else lambda n: n in stored or n not in self.inside
+                stored.__contains__ if repeats else lambda n: n in stored or n not in self.inside,
+                elements,
             )
             stored.update(x for column in part.given for x in column if isinstance(x, Node))
         read = [x for part, _ in self.parts for column in part.given for x in column]

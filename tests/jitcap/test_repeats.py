@@ -5,9 +5,10 @@ import pytest
 
 import codegen
 import eager
+from codegen.fuse import row_groups
 from eager import nn
 from eager.nn import functional as F
-from jitcap import jit, stance
+from jitcap import explain, jit, stance
 from jitcap.lower import lower
 from jitcap.passes import PASSES
 from jitcap.passes.repeats import share_repeats
@@ -189,3 +190,27 @@ def test_a_parameter_costs_the_same_however_many_there_are():
     captured(4)
     few, more, many = map(captured, (30, 60, 90))
     assert many - more < 1.03 * (more - few)
+
+
+def test_scores_of_attention_go_from_no_layer_to_its_gradient(monkeypatch):
+    """What row_blocks computes again is handed on by no call."""
+    monkeypatch.setattr(row_groups, "LEAST", 1 << 10)
+    monkeypatch.setattr(row_groups, "FEWEST", 16)
+    layers = [nn.Linear(8, 24) for _ in range(9)]
+
+    def step(x):
+        h = x
+        for layer in layers:
+            q, k, v = (p.unflatten(-1, (2, 4)).transpose(1, 2) for p in layer(h).chunk(3, -1))
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            h = h + mixed.transpose(1, 2).flatten(-2)
+        params = [p for layer in layers for p in layer.parameters()]
+        return eager.autograd.grad(h.pow(2).mean(), params)
+
+    eager.manual_seed(0)
+    x = eager.randn(2, 32, 8)
+    text = explain(step)(x).stages["passes"]
+    calls = [line for line in text.splitlines() if "call(" in line]
+    assert calls and not any("32, 32" in line for line in calls)
+    for got, expected in zip(jit(step)(x), step(x), strict=True):
+        eager.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
