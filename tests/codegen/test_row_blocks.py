@@ -7,7 +7,7 @@ import eager as torch
 import eager.nn.functional as F
 import jitcap
 from codegen.fuse import row_blocks, row_groups, windows
-from eager import threads
+from eager.config import config
 from eager.nn.attention import flex_attention
 from jitcap import jit
 
@@ -208,13 +208,9 @@ def test_second_derivatives():
 def test_not_the_number_of_threads():
     inputs, g = data(200, 200, batch=(2,), depth=8)
     step, results = jit(causal), []
-    before = threads.get_num_threads()
-    try:
-        for number in (1, 2, 3, 16):
-            torch.set_num_threads(number)
+    for number in (1, 2, 3, 16):
+        with config(threads=number):
             results.append(run(step, inputs, g))
-    finally:
-        torch.set_num_threads(before)
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
