@@ -257,9 +257,10 @@ CLAIMS = {
     "docs/performance.md": {
         "`python -m benchmarks.roofline`": ROOFLINE,
         "![Each step by its parts": LINKS,
-        "The picture is of one thread": ROOFLINE,
+        "The picture is older": ROOFLINE,
         "What is left": LIMIT,
         "* Convolutions": LIMIT,
+        "* Attention computes": LIMIT,
         "* Gathers and scatters": LIMIT,
         "* Narrow rows": LIMIT,
         "* Long straight lines": LIMIT,

@@ -37,6 +37,7 @@ NOT_READ = {
     "kwargs value": "one signature for all",
     "foreach vectorize strategy outer_jacobian_strategy compute_mode chunk_size": "how, not what",
     "cache_enabled enable_nested_tensor mask_check set_priority use_strict_trace": "how, not what",
+    "BLOCK_SIZE _compile kernel_options": "of attention: how, not what",
     "stable sorted": "always",
     "non_blocking": "of copies from and to a GPU, as in PyTorch on a CPU",
     "check_available device map_location output_device check_device process_group": "there is one",
