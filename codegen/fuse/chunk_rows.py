@@ -13,11 +13,12 @@ by their number alone, so results do not depend on the number of threads.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 from itertools import count
 from typing import Any, ClassVar, Final, TypeAlias
 
+from codegen.fuse.elements import tensors
 from codegen.ir.schema import Call, Program, Value
 from codegen.ir.sizes import is_static
 from eager.aval import Aval
@@ -32,7 +33,7 @@ FEWEST = 8  # rows of a chunk: of fewer, products read their weights for too lit
 
 
 @dataclass(frozen=True, eq=False)
-class _Scan(Op):
+class Loop(Op):
     """A loop (`codegen.targets.cpp.control`) whose body adds to what it carries, in place."""
 
     kind: ClassVar[str] = "control"
@@ -42,13 +43,13 @@ class _Scan(Op):
 
 
 @dataclass(frozen=True, eq=False)
-class _Add(_Scan):
+class _Add(Loop):
     """c + a @ b, which may be computed in the memory of c."""
 
     kind: ClassVar[str] = "contract"
 
 
-SCAN: Final = _Scan("scan", ("*operands",))
+SCAN: Final = Loop("scan", ("*operands",))
 DOT_ADD: Final = _Add("dot_add", ("c", "a", "b"))
 
 Place: TypeAlias = tuple[Value, int]  # a value, and the dimension of its rows
@@ -158,9 +159,9 @@ class _Region:
     def find(self) -> bool:
         """Whether there is such a region."""
         for call in self.program.calls:
-            for v in _tensors(call):
+            for v in tensors(call):
                 self.users.setdefault(v.id, []).append(call)
-        for v in _wanted(self.program):
+        for v in self.program.wanted():
             self.users.setdefault(v.id, []).append(None)
         self._follow()
         return self._between() and all(map(self._is_closed, self.calls))
@@ -171,7 +172,7 @@ class _Region:
         self.rows[out] = 0
         self.after.add(out)
         for call in self.program.calls:
-            if call is self.seed or not any(v.id in self.after for v in _tensors(call)):
+            if call is self.seed or not any(v.id in self.after for v in tensors(call)):
                 continue
             self.after.update(v.id for v in call.outs)
             dim = self._result_rows(call)
@@ -199,9 +200,9 @@ class _Region:
         if dims is None:
             return False
         if call.op.name == "sum":
-            (x,) = _tensors(call)
+            (x,) = tensors(call)
             return self.rows.get(x.id) in dims
-        sizes = (v.aval.shape[d] for v, d in zip(_tensors(call), dims, strict=True))
+        sizes = (v.aval.shape[d] for v, d in zip(tensors(call), dims, strict=True))
         if not call.outs[0].aval.dtype.is_floating_point:
             return False
         return self._agrees(call, dims) and all(n == self.size for n in sizes)
@@ -216,7 +217,7 @@ class _Region:
             outs = {v.id for v in call.outs}
             late = not outs.isdisjoint(self.after)
             if late:
-                member = not outs.isdisjoint(needed) or any(map(self._is_large, _tensors(call)))
+                member = not outs.isdisjoint(needed) or any(map(self._is_large, tensors(call)))
                 member = member or call is self.seed
             else:
                 member = self._is_only_inside(call)
@@ -248,7 +249,7 @@ class _Region:
             return None
         self.sums.add(call)
         if call.op.name == "sum":
-            return [self.rows[_tensors(call)[0].id]]
+            return [self.rows[tensors(call)[0].id]]
         return _sums(call)
 
     def _is_only_inside(self, call: Call) -> bool:
@@ -270,22 +271,11 @@ class _Region:
 
     def _is_closed(self, call: Call) -> bool:
         """Whether what the rest of the program reads of it is small, and sizes are known."""
-        known = all(is_static(v.aval.shape) for v in (*_tensors(call), *call.outs))
+        known = all(is_static(v.aval.shape) for v in (*tensors(call), *call.outs))
         return known and not any(self._is_large(v) and self.is_read_outside(v) for v in call.outs)
 
     def is_read_outside(self, v: Value) -> bool:
         return any(user is None or user not in self.calls for user in self.users.get(v.id, ()))
-
-
-def _tensors(call: Call) -> list[Value]:
-    return [v for v in call.operands if isinstance(v, Value)]
-
-
-def _wanted(program: Program) -> Iterator[Value]:
-    """What is read of a program from outside."""
-    yield from program.outputs
-    yield from (v for _, v in program.writes)
-    yield from (check.value for check in program.checks)
 
 
 # ---------------------------------------------------------------------------------- rewriting

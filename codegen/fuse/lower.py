@@ -34,9 +34,8 @@ LONG_ROW: Final = 1 << 15
 CHUNK: Final = 4096
 SHORT_SUM: Final = (1 << 31) >> 8  # so many bytes add up to less than 2^31
 SMALL_DOT: Final = 1 << 11  # multiply-adds: below this a library call costs more than the product
-MOST_DEEP: Final = (
-    3072  # a product of longer rows is no product of tiles (MOST_DEEP of jitcap_brick.h)
-)
+# A product of longer rows, in bytes, is none of tiles (MOST_DEEP of jitcap_brick.h).
+MOST_DEEP: Final = 3072
 TINY_SIDE: Final = 8  # rows, columns and depth of the matrices of a batch
 
 

@@ -8,6 +8,7 @@ routines want contiguous memory. A view that does not fit is stored (copied) lik
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from codegen.ir import affine
 from codegen.ir.affine import Affine
@@ -76,16 +77,15 @@ def _through_views(
         base = values[nest.body.value]
 
 
+# Steps whose bodies are compiled for the strides of what they are given.
+WITH_BODIES: Final = ("scan", "cond", "call", "blocks")
+
+
 def _usable(name: str, v: Value, strides: Shape) -> bool:
     shape = v.aval.shape
     if is_contiguous(shape, strides):
         return True
-    if name in (
-        "scan",
-        "cond",
-        "call",
-        "blocks",
-    ):  # its body is compiled for the strides of what it is given
+    if name in WITH_BODIES:
         return True
     return name in ("dot", "dot_add") and matrix_order(shape, strides) is not None
 

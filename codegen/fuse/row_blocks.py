@@ -29,16 +29,14 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, ClassVar, Final
 
-from codegen.fuse.chunk_rows import DOT_ADD
-from codegen.fuse.elements import Elements, Operand
+from codegen.fuse.chunk_rows import DOT_ADD, Loop
+from codegen.fuse.elements import Elements, Operand, tensors
 from codegen.fuse.row_groups import (
     ELEMENTS,
     RESHAPES,
     Axes,
     RowGroup,
     frames,
-    tensors,
-    wanted,
 )
 from codegen.fuse.sums_by_results import sums_by_results
 from codegen.fuse.windows import window_of
@@ -60,24 +58,14 @@ PARTS = 16  # pieces that a team can share, where there are sums over rows
 
 
 @dataclass(frozen=True, eq=False)
-class _Blocks(Op):
-    """A loop (`codegen.targets.cpp.blocks`) over blocks of rows."""
-
-    kind: ClassVar[str] = "control"
-
-    def __post_init__(self) -> None:
-        """No op of programs: in no registry."""
-
-
-@dataclass(frozen=True, eq=False)
-class _RandomAt(_Blocks):
+class _RandomAt(Loop):
     """Draws like `random`, from the element `first` of the whole on, rows `stride` apart."""
 
     kind: ClassVar[str] = "random"
 
 
 @dataclass(frozen=True, eq=False)
-class _Counted(_Blocks):
+class _Counted(Loop):
     """first, first + 1, first + 2, ..."""
 
     kind: ClassVar[str] = "create"
@@ -87,7 +75,7 @@ class _Counted(_Blocks):
         return m.number(at[0] + attrs["first"])
 
 
-BLOCKS: Final = _Blocks("blocks", ("*operands",))
+BLOCKS: Final = Loop("blocks", ("*operands",))  # see `codegen.targets.cpp.blocks`
 RANDOM_AT: Final = _RandomAt("random_at", ("seed", "ordinal"))
 COUNTED: Final = _Counted("counted", ())
 
@@ -120,7 +108,7 @@ class _Writer:
         self.group = group
         self.fresh = count(1 + max(v.id for v in group.program.values()))
         self.window = window_of(group)
-        self.wanted = {v.id for v in wanted(group.program)}
+        self.wanted = {v.id for v in group.program.wanted()}
 
     def run(self) -> Program | None:
         """None, where what the program calls between the levels has an order of its own."""

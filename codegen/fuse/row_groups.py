@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, TypeAlias
 
+from codegen.fuse.elements import tensors
 from codegen.ir.schema import Call, Program, Value
 from codegen.ir.sizes import is_static
 from eager.aval import Aval
@@ -104,7 +105,7 @@ class RowGroup:
         if not self._collect(roles):
             return False
         self._order()
-        kept = {v.id for v in wanted(self.program)}
+        kept = {v.id for v in self.program.wanted()}
         mine = [v for call in self.roles for v in call.outs]
         if any(v.id in kept and self.is_element(v) for v in mine):
             return False
@@ -232,14 +233,3 @@ class RowGroup:
         """Of a member."""
         own = self.levels[call.outs[0].id]
         return own if self.is_inside(call.outs[0]) else own - 1
-
-
-def tensors(call: Call) -> list[Value]:
-    return [v for v in call.operands if isinstance(v, Value)]
-
-
-def wanted(program: Program) -> Iterator[Value]:
-    """What is read of a program from outside."""
-    yield from program.outputs
-    yield from (v for _, v in program.writes)
-    yield from (check.value for check in program.checks)

@@ -61,7 +61,8 @@ def _by_results(group: RowGroup, call: Call, fresh: Any) -> list[Call]:
             continue
         a, b = made.operands
         assert isinstance(a, Value)
-        rest = wanted.elements - Counter([source])
+        rest = Counter(wanted.elements)  # (minus would drop what is divided by)
+        del rest[source]
         for other, role in group.roles.items():
             if role != "product" or group.level(other) >= group.level(call):
                 continue

@@ -122,6 +122,9 @@ class _Known:
         rule = RULES.get(name)
         if rule is None:
             return None
+        by = call.operands[-1]
+        if name == "div" and isinstance(by, Value) and by.aval.shape[-1:] not in ((), (1,)):
+            return None  # an element that may be zero, too
         known = [self.element(x, axes) for x in call.operands]
         if call.outs[0].aval.dtype.is_floating_point:
             known = [float(x) if type(x) is int else x for x in known]

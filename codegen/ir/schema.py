@@ -117,6 +117,12 @@ class Program:
         for call in self.calls:
             yield from call.outs
 
+    def wanted(self) -> Iterator[Value]:
+        """Values that are read of it from outside."""
+        yield from self.outputs
+        yield from (v for _, v in self.writes)
+        yield from (check.value for check in self.checks)
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

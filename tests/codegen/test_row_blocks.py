@@ -205,6 +205,23 @@ def test_second_derivatives():
     assert_same(twice, inputs, g, rtol=1e-3)
 
 
+def test_a_sum_with_a_divisor_is_not_that_of_the_result(found):
+    """sum_j dP E / F beside E V: the result does not tell it."""
+    inputs, g = data(40, 64, batch=(3,))
+    f = 1 + torch.rand(3, 40, 64)
+
+    def step(q, k, v, g):
+        e = torch.exp(q @ k.transpose(-2, -1) / 4)
+        out = e @ v
+        dp = g @ v.transpose(-2, -1)
+        inner = (dp * e / f).sum(-1, keepdim=True)
+        return out, ((dp - inner) * e) @ k
+
+    with torch.no_grad():
+        assert_same(step, inputs, g)
+    assert found
+
+
 def test_not_the_number_of_threads():
     inputs, g = data(200, 200, batch=(2,), depth=8)
     step, results = jit(causal), []
