@@ -16,7 +16,6 @@ from typing import Any
 from codegen.ir.schema import Access, Fused, Library, Program, Value
 from codegen.ir.sizes import Size, is_contiguous
 from eager.dataclass import dataclass
-from eager.sized import symbols_in
 
 Strides = tuple[Size, ...]
 
@@ -93,13 +92,14 @@ def _strides_of_parts(step: Library, program: Program) -> dict[int, Strides]:
 
 
 def _with_symbols(outer: Program, step: Library, programs: Sequence[Program]) -> Library:
-    """The step with these programs, which are given the symbols of their inputs' strides, too."""
-    needed = {s.name for p in programs for s in symbols_in(v.layout for v in p.inputs)}
+    """The step with these programs, which are given the other symbols in their sizes, too."""
+    needed = {s.name for p in programs for s in p.used_symbols()}
     names = sorted(needed - programs[0].symbols.keys())
     given = [v for name in names for v in outer.inputs if v.symbol == name]
     at = Parts.of(step).counters if step.name == "scan" else len(step.operands)
     before = sum(isinstance(x, Access | str) for x in step.operands[:at])
     place = at if step.name == "scan" else len(programs[0].inputs)
+    place -= len(step.attrs.get("numbers", ()))  # of a block: they stand last
     return replace(
         step,
         operands=_inserted(step.operands, at, [f"v{v.id}" for v in given]),

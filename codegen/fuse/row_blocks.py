@@ -43,7 +43,22 @@ from codegen.fuse.windows import window_of
 from codegen.ir.affine import Affine
 from codegen.ir.expr import Expr
 from codegen.ir.schema import Call, Program, Value
-from codegen.ir.sizes import blocks, round_up
+from codegen.ir.sizes import (
+    Shape,
+    Size,
+    at_least,
+    blocks,
+    divides,
+    fit_32_bits,
+    hint,
+    is_static,
+    last,
+    most,
+    numel,
+    round_down,
+    round_up,
+    same,
+)
 from eager import dtype as dt
 from eager.aval import Aval
 from eager.dataclass import dataclass
@@ -75,13 +90,14 @@ class _Counted(Loop):
         return m.number(at[0] + attrs["first"])
 
 
+PLACES: Final = ("row", "column")  # what a body is given: where its block is
 BLOCKS: Final = Loop("blocks", ("*operands",))  # see `codegen.targets.cpp.blocks`
 RANDOM_AT: Final = _RandomAt("random_at", ("seed", "ordinal"))
 COUNTED: Final = _Counted("counted", ())
 
 
 def row_blocks(program: Program) -> Program:
-    if any(v.symbol for v in program.inputs):
+    if PLACES[0] in program.symbols:
         return program
     tried: set[tuple[int, ...]] = set()
     while True:
@@ -129,11 +145,20 @@ class _Writer:
         return Value(next(self.fresh), Aval(tuple(shape), kind, like.aval.device))
 
 
-def _even(size: int, most: int, step: int) -> int:
-    """How long a piece is: about as long as the others, at most `most`, a multiple of `step`."""
-    most = max(step, most // step * step)
-    pieces = blocks(size, most)
-    return min(round_up(blocks(size, pieces), step), most) if pieces > 1 else size
+def _even(size: Size, limit: int, step: int) -> int:
+    """How long a piece is: about as long as the others, at most `limit`, a multiple of `step`."""
+    limit = max(step, round_down(limit, step))
+    if not is_static((size,)):
+        return limit
+    pieces = blocks(size, limit)
+    return min(round_up(blocks(size, pieces), step), limit) if pieces > 1 else size
+
+
+def _parts(count: int, matrices: Size) -> Size:
+    """Of how many parts a sum over `count` blocks of rows is, for each matrix."""
+    if is_static((matrices,)) or not at_least(matrices, 1):
+        return min(count, blocks(PARTS, hint(matrices)))
+    return blocks(min(count, PARTS), matrices)
 
 
 def _ordered(units: Sequence[Sequence[Call]]) -> list[Call] | None:
@@ -182,13 +207,18 @@ class _Body:
         rows, columns = self.frame.rows, self.frame.columns
         width = self.width = _even(columns, TILE, VECTORS) if self.tiled else columns
         wide = group.makers[self.frame.seed].outs[0].aval.dtype.compute.itemsize
-        most = max(2 * PANEL, min(TALLEST, BLOCK // (width * wide)))
-        block = self.block = _even(rows, most, PANEL)
-        self.parts = min(blocks(rows, block), blocks(PARTS, math.prod(self.frame.batch)))
-        self.rows: Any = scope.symbol("rows", block, 1, block) if rows % block else block
+        tallest = max(2 * PANEL, min(TALLEST, BLOCK // (hint(width) * wide)))
+        block = self.block = _even(rows, tallest, PANEL)
+        self.parts = _parts(blocks(hint(rows), block), numel(self.frame.batch))
+        fit_32_bits((rows * block, columns * block))  # asked of the program's own symbols
+
+        def local(name: str, now: int, least: int, largest: int) -> Any:
+            return scope.symbol(name, now, least, largest, of_data=True)
+
+        self.rows: Any = block if divides(block, rows) else local("rows", block, 1, block)
         self.columns: Any = width
-        if writer.window or columns % width:
-            self.columns = scope.symbol("columns", width, 1, width)
+        if writer.window or not divides(width, columns) or not is_static((width,)):
+            self.columns = local("columns", hint(width), at_least(columns, 1), most(width))
         self.body: list[Call] = []
         self.known: dict[tuple[int, Axes], Value] = {}
         self.operands: list[Value] = []
@@ -197,10 +227,9 @@ class _Body:
         self.where = ""
         # The body is given these: its size, and where it is. (Also what tells a body from others.)
         self.places: dict[str, Any] = {
-            name: scope.symbol(name, 0, 0, size - 1)
+            name: local(name, 0, 0, most(last(size)))
             for name, size in (
-                ("row", rows),
-                ("column", columns),
+                *zip(PLACES, (rows, columns), strict=True),
                 *((f"batch{d}", n) for d, n in enumerate(self.frame.batch)),
             )
         }
@@ -242,7 +271,7 @@ class _Body:
             return self.given(v, ())
         axes = axes[-v.aval.ndim :]
         cut = tuple(
-            "" if n == 1 else a for n, a in zip(v.aval.shape[-len(axes) :], axes, strict=True)
+            "" if same(n, 1) else a for n, a in zip(v.aval.shape[-len(axes) :], axes, strict=True)
         )
         if "r" in cut and "c" in cut and (v.id, cut) not in self.known:
             call = self.group.makers.get(v.id)
@@ -281,10 +310,10 @@ class _Body:
             self.inputs.append(made)
         return self.known[v.id, cut]
 
-    def _shape(self, v: Value, cut: Axes) -> tuple[Any, ...]:
+    def _shape(self, v: Value, cut: Axes) -> Shape:
         sizes = {"r": self.rows, "c": self.columns}
-        last = v.aval.shape[v.aval.ndim - len(cut) :]
-        return tuple(sizes.get(a, n) for n, a in zip(last, cut, strict=True))
+        own = v.aval.shape[v.aval.ndim - len(cut) :]
+        return tuple(sizes.get(a, n) for n, a in zip(own, cut, strict=True))
 
     def computed(self, v: Value) -> Value:
         """A value of the group, computed here."""
@@ -328,7 +357,7 @@ class _Body:
         names = (*(f"batch{d}" for d in range(len(self.frame.batch))), "row", "column")
         first: Any = 0
         for d, n in enumerate(shape):
-            if n != 1:
+            if not same(n, 1):
                 place = self.places[names[lead - len(shape) + d]]
                 first = first + place * math.prod(shape[d + 1 :])
         attrs = {**call.attrs, "shape": out.aval.shape, "first": first, "stride": shape[-1]}
@@ -342,7 +371,7 @@ class _Body:
         along = [a for a in cut if a]
         if call is None or call.op.name != "iota" or len(along) != 1:
             return None
-        if v.aval.numel != v.aval.shape[cut.index(along[0]) - len(cut)]:  # of another dimension
+        if not same(v.aval.numel, v.aval.shape[cut.index(along[0]) - len(cut)]):  # of others, too
             return None
         size, first = {"r": (self.rows, "row"), "c": (self.columns, "column")}[along[0]]
         attrs = {"shape": (size,), "dtype": v.aval.dtype, "first": self.places[first]}
@@ -376,7 +405,7 @@ class _Level(_Body):
         )
         attrs = {
             "programs": (program,), "carried": len(carried), "in_place": True,
-            "batch": self.frame.batch, "parts": self.parts if self.sums else 0,
+            "batch": self.frame.batch, "parts": self.parts if self.sums else None,
             "row_sums": len(self.row_sums), "rows": self.frame.rows, "block": self.block,
             "columns": self.frame.columns, "width": self.width,
             "window": self.w.window, "cuts": tuple(self.cuts), "numbers": tuple(self.numbers),
@@ -475,7 +504,7 @@ class _Level(_Body):
         self.kept.append((outer, made))
         self.after.append(Call(call.op, (outer,), call.attrs, (out,), call.where))
 
-    def _added(self, shape: Sequence[int], out: Value, before: Value, after: Value) -> Value:
+    def _added(self, shape: Shape, out: Value, before: Value, after: Value) -> Value:
         """What the parts of a sum are in, for each matrix."""
         whole = (*self.frame.batch, self.parts, *shape)
         total = self.w.value(whole, before.aval.dtype, out)
@@ -487,7 +516,7 @@ class _Level(_Body):
         batch = len(self.frame.batch)
         shape = (*total.aval.shape[:batch], *total.aval.shape[batch + 1 :])
         made = self.w.value(shape, total.aval.dtype, out)
-        if self.parts == 1:
+        if same(self.parts, 1):
             self._outside("reshape", total, made, shape=shape)
         else:
             self._outside("sum", total, made, dim=(batch,), keepdim=False)

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 from codegen.fuse.elements import tensors
 from codegen.ir.schema import Call, Program, Value
-from codegen.ir.sizes import is_static
+from codegen.ir.sizes import Shape, Size, hint, same_all
 from eager.aval import Aval
 from eager.dataclass import dataclass
 
@@ -38,32 +38,36 @@ class Frame:
     """What the elements of a group are: a matrix of `rows` x `columns` for each of `batch`. `seed`:
     the product that it begins with."""
 
-    batch: tuple[int, ...]
-    rows: int
-    columns: int
+    batch: Shape
+    rows: Size
+    columns: Size
     seed: int
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         return (*self.batch, self.rows, self.columns)
 
-    def axes(self, shape: Sequence[int]) -> Axes | None:
+    def axes(self, shape: Shape) -> Axes | None:
         """The axes of a value of the group, by its shape."""
-        known: dict[tuple[int, ...], Axes] = {
-            (*self.batch, self.rows): ("r",),
-            (*self.batch, self.rows, 1): ("r", ""),
-            (*self.batch, self.columns, self.rows): ("c", "r"),
-            self.shape: ("r", "c"),
+        known: dict[Axes, Shape] = {
+            ("r", "c"): (self.rows, self.columns),
+            ("c", "r"): (self.columns, self.rows),
+            ("r", ""): (self.rows, 1),
+            ("r",): (self.rows,),
         }
-        return known.get(tuple(shape))
+        return next((a for a, last in known.items() if _same(shape, (*self.batch, *last))), None)
 
 
-def is_shallow(out: Aval, depth: int) -> bool:
+def _same(x: Shape, y: Shape) -> bool:
+    return len(x) == len(y) and same_all(x, y)
+
+
+def is_shallow(out: Aval, depth: Size) -> bool:
     """Whether the elements of a batch of products cost less to compute again than to hold."""
-    if not is_static(out.shape) or out.ndim < 2 or not out.dtype.is_floating_point:
+    if out.ndim < 2 or not out.dtype.is_floating_point:
         return False
-    large = out.nbytes >= LEAST and min(out.shape[-2:]) >= max(FEWEST, 2 * depth)
-    return large and depth <= DEEPEST
+    depth, side = hint(depth), min(map(hint, out.shape[-2:]))
+    return hint(out.nbytes) >= LEAST and side >= max(FEWEST, 2 * depth) and depth <= DEEPEST
 
 
 def frames(program: Program) -> Iterator[Frame]:
@@ -147,7 +151,7 @@ class RowGroup:
             (("r", "c"), None): "product",
             (("c", "r"), None): "sum",
             (None, ("r", "c")): "sum",
-            (None, None): "source" if out.aval.shape == self.frame.shape else "",
+            (None, None): "source" if _same(out.aval.shape, self.frame.shape) else "",
         }
         return forms.get((found[0], found[1]), "")
 

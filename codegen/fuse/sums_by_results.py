@@ -17,6 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from codegen.ir.schema import Call, Program, Value
+from codegen.ir.sizes import same
 from eager.aval import Aval
 from eager.dataclass import dataclass
 from eager.op import REGISTRY
@@ -81,12 +82,12 @@ def _split(group: RowGroup, x: Any, power: int, into: _Factors) -> None:
         return
     call = group.makers.get(x.id)
     name = call.op.name if call is not None else ""
-    same = call is not None and all(
+    alike = call is not None and all(
         v.aval.dtype is x.aval.dtype for v in call.operands if isinstance(v, Value)
     )
-    if not group.is_element(x) and x.aval.shape[-1:] == (1,):
+    if not group.is_element(x) and all(same(n, 1) for n in x.aval.shape[-1:]):
         into.rows[x] += power
-    elif call is None or not same:
+    elif call is None or not alike:
         into.elements[x] += power
     elif name == "neg":
         into.number *= -1

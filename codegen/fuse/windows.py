@@ -15,6 +15,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from codegen.ir.schema import Call, Value
+from codegen.ir.sizes import Shape, same
 from eager.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -123,7 +124,11 @@ class _Known:
         if rule is None:
             return None
         by = call.operands[-1]
-        if name == "div" and isinstance(by, Value) and by.aval.shape[-1:] not in ((), (1,)):
+        if (
+            name == "div"
+            and isinstance(by, Value)
+            and not all(same(n, 1) for n in by.aval.shape[-1:])
+        ):
             return None  # an element that may be zero, too
         known = [self.element(x, axes) for x in call.operands]
         if call.outs[0].aval.dtype.is_floating_point:
@@ -139,9 +144,10 @@ class _Known:
         mine = [
             (n, axes[d - len(shape)] if len(shape) - d <= len(axes) else "")
             for d, n in enumerate(shape)
-            if n != 1
+            if not same(n, 1)
         ]
-        if [n for n, _ in mine] != [n for n in inner if n != 1] or len(mine) != 1:
+        whole = [n for n in inner if not same(n, 1)]
+        if len(mine) != 1 or len(whole) != 1 or not same(mine[0][0], whole[0]):
             return None
         return (
             self.element(x, mine[0][1])
@@ -164,8 +170,8 @@ class _Known:
         return answers.pop() if len(answers) == 1 else None
 
 
-def _spread(shape: tuple[int, ...], axis: str) -> str:
-    return "".join(axis if n != 1 else " " for n in shape[-2:])
+def _spread(shape: Shape, axis: str) -> str:
+    return "".join(" " if same(n, 1) else axis for n in shape[-2:])
 
 
 def _line(x: Any) -> _Line | None:

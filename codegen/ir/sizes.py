@@ -9,8 +9,9 @@ nothing is guarded, but for `is_short`. `hint` is the value of today, for estima
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeAlias
 
 from eager import symint
@@ -159,6 +160,28 @@ def hint(n: Size) -> int:
     """The number that a decision about cost (tiles, threads, what to fuse) reckons `n` with. What
     must be right for every value asks `n` itself."""
     return n if n.__class__ is int else symint.hint(n)
+
+
+def given(x: Size, values: Mapping[str, Size]) -> Size:
+    """`x` where symbols have these values, by name."""
+    if x.__class__ is int:
+        return x
+    total: Size = 0
+    for monomial, c in symint.terms_of(x):
+        total += math.prod((_atom_given(atom, values) for atom in monomial), start=c)
+    return total
+
+
+def _atom_given(atom: symint.Atom, values: Mapping[str, Size]) -> Size:
+    if isinstance(atom, symint.Symbol):
+        return values.get(atom.name, symint.of_atom(atom))  # type: ignore[arg-type]
+    a, b = (given(part, values) for part in atom.parts())  # type: ignore[arg-type]
+    return CHOICES[atom.sign](a, b)
+
+
+CHOICES: Final[dict[str, Callable[[Size, Size], Size]]] = {
+    "//": operator.floordiv, "%": operator.mod, "min": symint.least, "max": symint.most,
+}  # fmt: skip
 
 
 def numel(sizes: Iterable[Size]) -> Size:

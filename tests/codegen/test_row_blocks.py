@@ -222,6 +222,22 @@ def test_a_sum_with_a_divisor_is_not_that_of_the_result(found):
     assert found
 
 
+def test_sizes_that_are_symbols(found):
+    """One program is right for all, however large; and for any number of threads."""
+    for fn in (causal, by_hand):
+        step = jit(fn, dynamic=True)
+        sizes = ((50, 40, (2, 3)), (33, 70, (3, 2)), (2, 90, (2, 5)), (130, 3, (3, 4)))
+        for rows, columns, batch in sizes:
+            inputs, g = data(rows, columns, batch)
+            expected = run(fn, inputs, g)
+            for number in (1, 3):
+                with config(threads=number):
+                    got = run(step, inputs, g)
+                for a, b in zip(got, expected, strict=True):
+                    torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4, equal_nan=True)
+    assert found == [windows.Window(last=1), windows.Window(-9, 1)]
+
+
 def test_not_the_number_of_threads():
     inputs, g = data(200, 200, batch=(2,), depth=8)
     step, results = jit(causal), []

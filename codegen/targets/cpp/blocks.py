@@ -14,20 +14,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from codegen.ir.schema import Access
+from codegen.ir.sizes import Shape, Size, covering, given, numel, round_up, same
 from codegen.ir.sizes import blocks as blocks_of
-from codegen.ir.sizes import covering, round_up
 from codegen.targets.cpp.control import Table
 from codegen.targets.cpp.step import ALIGN, Writer
 from codegen.targets.cpp.table import size_text
 from eager import threads
-from eager.symint import evaluate
 
 
 def blocks(w: Writer, body: str) -> None:
     a, step = w.step.attrs, w.step
     carried, batch = a["carried"], a["batch"]
-    count = blocks_of(a["rows"], a["block"])
-    parts = a["parts"] or count
+    count = size_text(blocks_of(a["rows"], a["block"]))
+    parts = count if a["parts"] is None else size_text(a["parts"])
+    matrices = size_text(numel(batch))
+    rows, columns, width = (size_text(a[name]) for name in ("rows", "columns", "width"))
     each = _room(w)
     table = Table(w, range(carried, carried + len(step.operands)), first=-carried)
     results = [_result(w, table, i) for i in range(len(step.outs))]
@@ -37,7 +38,7 @@ def blocks(w: Writer, body: str) -> None:
     )
     first_number = len(table.avals) - len(a["numbers"])
     inner = [
-        *(_operand(w, table, i, cut) for i, cut in enumerate(a["cuts"], carried)),
+        *(line for i, cut in enumerate(a["cuts"], carried) if (line := _operand(w, table, i, cut))),
         *(pointer for pointer, _ in results),
         *(
             f"z[{table.places[first_number + k]}] = bitcast<f64>((i64)({name}_));"
@@ -45,14 +46,14 @@ def blocks(w: Writer, body: str) -> None:
         ),
         f"if ({body}(q, z, arena, own_, {w.places.top})) failed_ = true;",
     ]
-    worth = f"team_for_product({math.prod(batch) * a['rows']}, {a['columns']}, 64)"
+    worth = f"team_for_product({matrices} * {rows}, {columns}, 64)"
     w.lines += [
         f"char *const room_ = {w.take(each * threads.room())};",
         "bool failed_ = false;",  # which members only ever set
-        f"const i64 all_rows = {a['rows']}, block = {a['block']}, width = {a['width']};",
-        f"parallel({math.prod(batch) * parts}, 1, {worth}, [&](i64 lo_, i64 hi_) {{",
+        f"const i64 all_rows = {rows}, block = {a['block']}, width = {width};",
+        f"parallel({matrices} * {parts}, 1, {worth}, [&](i64 lo_, i64 hi_) {{",
         f"  {table.declared(len(step.outs) - carried)}",
-        f"  char *const own_ = room_ + member() * {each};",
+        f"  char *const own_ = room_ + member() * {size_text(each)};",
         *(f"  {line}" for line in table.numbers()),
         "  for (i64 u_ = lo_; u_ < hi_; u_++) {",
         f"    const i64 matrix_ = u_ / {parts};",
@@ -60,11 +61,13 @@ def blocks(w: Writer, body: str) -> None:
         f"    for (i64 t_ = u_ % {parts}; t_ < {count}; t_ += {parts}) {{",
         "      const i64 row_ = t_ * block;",
         "      const i64 rows_ = row_ + block < all_rows ? block : all_rows - row_;",
-        *(f"      {line}" for line in (*_columns(a), *(zero for _, zero in row_sums))),
-        "      for (i64 column_ = first_; column_ < last_; column_ += width) {",
+        *(f"      {line}" for line in (*_columns(a, columns), *(zero for _, zero in row_sums))),
+        "      i64 column_ = first_;",
+        "      do {",  # of no columns, too: what is made of none has a value
         "        const i64 columns_ = last_ - column_ < width ? last_ - column_ : width;",
         *(f"        {line}" for line in inner),
-        "      }",
+        "        column_ += width;",
+        "      } while (column_ < last_);",
         "    }",
         "  }",
         "}, 16);",
@@ -72,34 +75,36 @@ def blocks(w: Writer, body: str) -> None:
     ]
 
 
-def _room(w: Writer) -> int:
+def _room(w: Writer) -> Size:
     """Bytes of the memory of a member, whatever the sizes of its blocks are."""
     a = w.step.attrs
     most = {"rows": a["block"], "columns": a["width"]}
-    sizes = [evaluate(made["plan"].arena_bytes, most) for made in w.step.bodies]
-    return int(round_up(covering((1, *sizes)), ALIGN))
+    sizes = [given(made["plan"].arena_bytes, most) for made in w.step.bodies]
+    return round_up(covering((1, *sizes)), ALIGN)
 
 
-def _indices(batch: tuple[int, ...]) -> Iterator[str]:
+def _indices(batch: Shape) -> Iterator[str]:
     """The number of the matrix in each dimension of the batch."""
     for d, n in enumerate(batch):
-        yield f"const i64 batch{d}_ = matrix_ / {math.prod(batch[d + 1 :])} % {n};"
+        behind = size_text(numel(batch[d + 1 :]))
+        yield f"const i64 batch{d}_ = matrix_ / {behind} % {size_text(n)};"
 
 
-def _columns(a: Any) -> list[str]:
+def _columns(a: Any, columns: str) -> list[str]:
     """The columns of a block: those that a row of it needs; all, where a row needs none, and its
     elements may be NaN."""
-    window, columns = a["window"], a["columns"]
-    first, last, empty = "0", str(columns), []
+    window = a["window"]
+    first, last, empty = "0", columns, ["from_ >= to_"]
     if window.last < math.inf:
-        last = f"clamped(row_ + rows_ - 1 + {int(window.last)}, 1, {columns})"
+        last = f"clamped(row_ + rows_ - 1 + {int(window.last)}, 0, {columns})"
         empty.append(f"row_ + {int(window.last)} <= 0")
     if window.first > -math.inf:
-        first = f"clamped(row_ + {int(window.first)} + 1, 0, {columns} - 1) / 16 * 16"
+        first = f"clamped(row_ + {int(window.first)} + 1, 0, {columns}) / 16 * 16"
         empty.append(f"row_ + rows_ + {int(window.first)} >= {columns}")
     return [
-        f"const bool all_ = {' || '.join(empty) or 'true'};",
-        f"const i64 first_ = all_ ? 0 : {first}, last_ = all_ ? {columns} : {last};",
+        f"const i64 from_ = {first}, to_ = {last};",
+        f"const bool all_ = {' || '.join(empty)};",
+        f"const i64 first_ = all_ ? 0 : from_, last_ = all_ ? {columns} : to_;",
     ]
 
 
@@ -108,16 +113,17 @@ def _result(w: Writer, table: Table, i: int) -> tuple[str, str]:
     is, and a tile of it where its columns are; others lie where their rows are."""
     a, aval = w.step.attrs, w.step.out_avals[i]
     shape = aval.shape[len(a["batch"]) + 1 :]
-    size, out = math.prod(shape), w.out(i)
+    size, out = numel(shape), w.out(i)
+    nbytes = size_text(size * aval.dtype.itemsize)
     if i < a["carried"] - a["row_sums"]:
-        at = f"{out} + u_ * {size}"
-        zero = f"__builtin_memset({at}, 0, {size * aval.dtype.itemsize});"
-        return f"q[{i}] = {at} + column_ * {size // shape[0]};", zero
-    at = f"{out} + (matrix_ * all_rows + row_) * {size}"
+        at = f"{out} + u_ * {size_text(size)}"
+        zero = f"__builtin_memset({at}, 0, {nbytes});"
+        return f"q[{i}] = {at} + column_ * {size_text(numel(shape[1:]))};", zero
+    at = f"{out} + (matrix_ * all_rows + row_) * {size_text(size)}"
     place = i if i < a["carried"] else table.pointers + i - a["carried"]
     return (
         f"q[{place}] = {at};",
-        f"__builtin_memset({at}, 0, rows_ * {size * aval.dtype.itemsize});",
+        f"__builtin_memset({at}, 0, rows_ * {nbytes});",
     )
 
 
@@ -128,7 +134,9 @@ def _operand(w: Writer, table: Table, i: int, cut: tuple[str, ...]) -> str:
         return ""
     names = {"r": "row_", "c": "column_"}
     lead, batch = len(x.shape) - len(cut), len(w.step.attrs["batch"])
-    moves = [f"batch{batch - lead + d}_" if n != 1 else "" for d, n in enumerate(x.shape[:lead])]
+    moves = [
+        f"batch{batch - lead + d}_" if not same(n, 1) else "" for d, n in enumerate(x.shape[:lead])
+    ]
     moves += [names.get(axis, "") for axis in cut]
     pairs = zip(moves, x.strides, strict=True)
     return table.pointer(i, "".join(f" + {by} * {size_text(s)}" for by, s in pairs if by))
