@@ -139,8 +139,8 @@ def timed(clocks: Clocks) -> Iterator[None]:
         works = [of_kernel(by_name[text], fused.buffers) for text in texts]
         return " ".join(clocks.around(works, [call_kernel(name, texts, places, sites)]))
 
-    def step(self: Any, item: Library, places: Any) -> list[str]:
-        made = lines(self, item, places)
+    def step(self: Any, item: Library, places: Any, batched: Any) -> list[str]:
+        made = lines(self, item, places, batched)
         if item.bodies:  # its parts have their own
             return made
         return clocks.around([of_step(item, places.fused.buffers)], made)

@@ -34,6 +34,7 @@ from codegen.runtime.artifact import Artifact, CheckFailed, Kernel
 from codegen.runtime.backend import Backend, Stage
 from codegen.runtime.pending import Pending
 from codegen.schedule.hoist_updates import hoist_updates
+from codegen.schedule.place_parts import place_parts
 from codegen.schedule.place_writes import place_writes
 from codegen.schedule.share_memory import share_memory
 from codegen.targets import cpp, python, triton
@@ -100,6 +101,7 @@ BACKENDS: Final[dict[str, Backend]] = {
             Stage("shared", share_memory),  # asks which kernels are left
             Stage("split", tile.split),
             Stage("cut", cut_loops),  # conditions are on single counters only after the split
+            Stage("parts", place_parts),  # asks which kernels are copies
             Stage("scheduled", tile.schedule),
             Stage("tiled", narrow_indices),  # asks where the lanes are
             Stage("spelled", cpp.spell),

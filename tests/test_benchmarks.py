@@ -103,7 +103,7 @@ def test_more_workloads_are_one_graph_and_compute_what_torch_does(workload):
 
 
 def test_the_parts_of_a_step_beside_their_floors():
-    """A product as counted by hand; a loop, as it is called, and in the picture."""
+    """A product as counted by hand; a loop and a step, as they are called, and in the picture."""
     eager = pytest.importorskip("eager")
     program, _ = trace(lambda a, b: a @ b, floats(64, 48), floats(48, 40))
     fused = codegen.run_stages(program)[0]["tiled"].fused
@@ -113,10 +113,11 @@ def test_the_parts_of_a_step_beside_their_floors():
     peaks = roofline.Peaks({100: 1e9, 10_000: 2e9}, product=1e9, elementwise=1e12)
     assert peaks.floor(work) == pytest.approx(245.76e-6)
 
-    loop = workloads.Program(lambda a: eager.exp(a) * 2, (eager.ones(30),))
+    loop = workloads.Program(lambda a: (eager.exp(a) * 2).cumsum(0), (eager.ones(30),))
     workload = workloads.Workload("small", "", lambda namespace: loop)
-    (row,) = roofline.measure(workload, peaks, "CLOCK_MONOTONIC", seconds=0.0)
+    row, step = roofline.measure(workload, peaks, "CLOCK_MONOTONIC", seconds=0.0)
     assert (row.kind, row.runs, row.work.nbytes) == ("loops", 1, 4 * 60)
+    assert (step.work.name, step.runs) == ("cumsum", 1)
     assert ">small</text>" in roofline.picture({"small": [row]}, peaks)
 
 

@@ -24,9 +24,13 @@ from codegen.ir.schema import Refusal, Step
 from codegen.ir.sizes import Size, extent, hint, same, some
 from eager.dataclass import dataclass
 
+# Of one kernel, and nodes of all its members: C++ compile time grows faster than the kernel.
 MAX_MEMBERS: Final = 48
-# Of all members: C++ compile time and register pressure grow faster than the kernel.
 MAX_NODES: Final = 640
+# The same where all is elementwise: a straight line, which costs the compiler less than its parts
+# would, and what lives at a cut goes through memory.
+MAX_STRAIGHT_MEMBERS: Final = 256
+MAX_STRAIGHT_NODES: Final = 4096
 # Elements that one thread may do alone: fewer rows than this are not worth threads.
 SERIAL_WORK: Final = 1 << 16
 FEW_ROWS: Final = 8
@@ -122,7 +126,10 @@ class _Grouping:
                 yield near, False
 
     def join(self, target: Group, stored: Stored, *, related: bool) -> None:
-        if len(target.members) >= MAX_MEMBERS or target.nodes + stored.nodes > MAX_NODES:
+        straight = target.rows is None and not stored.nest.monoid
+        members = MAX_STRAIGHT_MEMBERS if straight else MAX_MEMBERS
+        nodes = MAX_STRAIGHT_NODES if straight else MAX_NODES
+        if len(target.members) >= members or target.nodes + stored.nodes > nodes:
             raise NoFit("the kernel is large enough")
         if self.writes_with_checks(target, stored):
             raise NoFit("inputs are written when all checks are done")

@@ -10,7 +10,7 @@ from codegen.ir import affine, expr
 from codegen.ir.affine import Axis
 from codegen.ir.expr import Expr, Load, Local, Read
 from codegen.ir.schema import Fused, Kernel, Loops, Nest, Stage, Tiled
-from codegen.ir.sizes import Size, below, is_static
+from codegen.ir.sizes import Size, below, is_static, same
 
 
 class VerifyError(AssertionError):
@@ -57,7 +57,8 @@ def _loops(loops: Loops) -> None:
 
 
 def _fused(fused: Fused) -> None:
-    """Of temporaries in one memory, none is read behind the kernel that overwrites it."""
+    """Of temporaries in one memory, none is read behind the kernel that overwrites it. (A part of
+    another is in nobody's way.)"""
     holds: dict[str, str] = {}  # by memory
     for i, item in enumerate(fused.items):
         whole = item if isinstance(item, Kernel) else item.epilogue
@@ -68,7 +69,8 @@ def _fused(fused: Fused) -> None:
             if b is not None and fused.buffers[b.home].kind == "temp":
                 there = holds.get(b.home, b.name)
                 _require(there == b.name or there in own, f"reads {b.name} too late", f"item {i}")
-        holds |= {b.home: b.name for b in map(fused.buffers.get, item.writes()) if b}
+        writes = (b for b in map(fused.buffers.get, item.writes()) if b)
+        holds |= {b.home: b.name for b in writes if same(b.size, fused.buffers[b.home].size)}
 
 
 def _tiled(tiled: Tiled) -> None:

@@ -8,7 +8,7 @@ import eager
 import eager.nn.functional as F
 from codegen.ir.schema import Kernel, Library
 from eager.config import config
-from tests.codegen.checking import check, compiled, floats, ints, same
+from tests.codegen.checking import check, check_each, compiled, floats, ints, same
 from tests.codegen.tracing import trace
 from tests.work import calls_made
 
@@ -364,3 +364,22 @@ def test_the_dimensions_of_a_small_image_are_one_loop():
         strict=True,
     ):
         same(got, expected.numpy(), 1e-5, 1e-5)
+
+
+def test_a_long_chain_is_one_kernel_of_two_vectors_at_a_time():
+    def steps(x, y, count=60):
+        for _ in range(count):
+            x, y = x + 0.1 * (y - x), y + 0.1 * (x * (2.0 - y) - y)
+        return x + y
+
+    def few(x, y):
+        return steps(x, y, 6)
+
+    def text(fn, *args):
+        return codegen.run_stages(trace(fn, *args)[0])[0]["spelled"].text
+
+    long, odd = [[floats(n), floats(n, seed=1)] for n in (5000, 4097)]
+    check_each([(steps, long), (few, odd)], rtol=1e-4, atol=1e-4)
+    assert len(kernels(steps, *long)) == 1
+    assert "pair0(Full{}" in text(steps, *long)
+    assert "pair0" not in text(lambda x, y: x * y + x, *long)

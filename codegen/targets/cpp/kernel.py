@@ -7,7 +7,7 @@ Two shapes of function: by rows, or by columns where the schedule has a `row_vec
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,6 +19,7 @@ from codegen.ir.schema import Buffer, Kernel, Schedule, Stage, Store, homes
 from codegen.ir.sizes import Size, at_least, extent, hint, is_static, name_of, round_up, same
 from codegen.targets.cpp import table
 from codegen.targets.cpp.expr import Names, Scope, Spell
+from codegen.targets.cpp.pairs import interleaved, waits
 from codegen.targets.cpp.reduce import CHUNK, EACH, Accumulator, Blocks, indent, position_of
 from codegen.targets.cpp.table import size_text
 from codegen.targets.cpp.tile import overwrites
@@ -169,10 +170,10 @@ class Writer:
         self.names = Names(dtypes, frozenset(b.name for b in own if b.kind == "scalar"))
         self.names.stored = frozenset(kernel.writes())
         found = {x for stage in kernel.stages for x in stage.walk()}
-        few = hint(elements(kernel)) < FEW
-        self.bulky = few and len(found) > BULKY
+        self.few = hint(elements(kernel)) < FEW
+        self.bulky = self.few and len(found) > BULKY
         costly = sum(type(x) is Apply and x.fn in table.APART for x in found)
-        self.names.calls = costly > (COSTLY if few else MOST_COSTLY)
+        self.names.calls = costly > (COSTLY if self.few else MOST_COSTLY)
         for i, b in enumerate(kernel.locals):
             self.names.locals[b.name] = f"t{i}"
         self.streamed = streamed(kernel, buffers)
@@ -427,25 +428,35 @@ class _ByColumns(Writer):
         for acc in accs:
             body.lines += acc.update()
         self.store_all(s, body, stage)
-        inner = [
-            f"auto body{number} = [&](auto block_, const i64 {v.name}, const int n_,",
-            "  const int u_) JC_BODY {",
-            "  typedef decltype(block_) B;",
-            *indent(body.lines),
-            "};",
-        ]
-        each = (
-            f"for (int u_ = 0; u_ < full_; u_++) body{number}(Full{{}}, v_ + u_ * W, W, u_);",
-            f"if (rest_) body{number}(Tail{{}}, v_ + full_ * W, rest_, full_);",
-        )
+        inner = self.block(f"body{number}", body.lines)
+        full = f"for (int u_ = 0; u_ < full_; u_++) body{number}(Full{{}}, v_ + u_ * W, W, u_);"
+        rest = f"if (rest_) body{number}(Tail{{}}, v_ + full_ * W, rest_, full_);"
+        each = full, rest
         if not accs:
-            once = f"body{number}(Tail{{}}, v_ + u_ * W, u_ < full_ ? W : rest_, u_);"
-            loop = ["for (int u_ = 0; u_ * W < all_; u_++)", f"  {once}"] if self.bulky else each
+            loop = [*each]
+            if self.bulky:
+                once = f"body{number}(Tail{{}}, v_ + u_ * W, u_ < full_ ? W : rest_, u_);"
+                loop = ["for (int u_ = 0; u_ * W < all_; u_++)", f"  {once}"]
+            elif not self.few and waits(stage, v):
+                inner += self.block(f"pair{number}", interleaved(body.lines, v.name, "W"))
+                pair = f"pair{number}(Full{{}}, v_ + u_ * W, W, u_);"
+                pairs = f"for (; u_ + 1 < full_; u_ += 2) {pair}"
+                loop = ["int u_ = 0;", pairs, full.replace("int u_ = 0", ""), rest]
             lines = [*inner, *loop]
             for a, scope in zip(reversed(stage.loops), reversed(loops), strict=True):
                 lines = [for_loop(a), *indent(scope.lines + lines), "}"]
             return ["{", *indent(outer.lines), *indent(lines), "}"]
         return self.reduce(stage, number, (outer, loops), accs, (inner, each))
+
+    def block(self, name: str, lines: Iterable[str]) -> list[str]:
+        """A function of what is done from one row on: for whole vectors, and for a part of one."""
+        return [
+            f"auto {name} = [&](auto block_, const i64 {self.v.name}, const int n_,",
+            "  const int u_) JC_BODY {",
+            "  typedef decltype(block_) B;",
+            *(f"  {line}" for line in lines),
+            "};",
+        ]
 
     def reduce(
         self,

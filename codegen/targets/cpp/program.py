@@ -310,16 +310,18 @@ class Places:
         target = b.home
         kind = f"({table.MEMORY[b.dtype.name]} *)"
         if target in self.slots:
-            return f"{kind}b[{self.slots[target]}]"
-        return f"{kind}({self.work} + {self.offset(target)})"
+            slot = f"b[{self.slots[target]}]"
+            return f"{kind}((char *){slot} + {b.offset})" if b.offset else f"{kind}{slot}"
+        start = f" + {b.offset}" if b.offset else ""
+        return f"{kind}({self.work} + {self.offset(target)}{start})"
 
     def location(self, name: str) -> int | None:
         """The same as a number: see `step.Places`."""
-        target = self.fused.buffers[name].home
-        if target in self.slots:
-            return self.slots[target]
-        offset = None if self.plan.is_symbolic else self.plan.offsets[target]
-        return -1 - offset if isinstance(offset, int) else None
+        b = self.fused.buffers[name]
+        if b.home in self.slots:
+            return None if b.offset else self.slots[b.home]
+        offset = None if self.plan.is_symbolic else self.plan.offsets[b.home]
+        return -1 - offset - b.offset if isinstance(offset, int) else None
 
     def has_scratch(self) -> bool:
         """Whether something is planned besides buffers."""
