@@ -45,7 +45,7 @@ class Adafactor(Optimizer):
 
     def _is_outdated(self, parameter: Tensor, state: dict[str, Any]) -> bool:
         held = [*state.values()][1:2]
-        return bool(held) and held[0].dtype is not parameter.dtype and not self._stepped
+        return bool(held) and held[0].dtype is not parameter.dtype and self._is_ahead(parameter)
 
     def update(
         self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]

@@ -75,7 +75,7 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch (or to `epoch`) and set its rates."""
-        if not self.optimizer._has_been_called() and self._step_count == 1:  # in this order: the
+        if not self.optimizer._opt_called and self._step_count == 1:  # in this order: the
             # count is another one at each call, and a compiled step would be, too
             warn(
                 "lr_scheduler.step() is called before optimizer.step(): the first learning rate "

@@ -122,8 +122,7 @@ class Optimizer(_Hooked):
     for its state; or it defines `step` itself, as in PyTorch."""
 
     like_parameter = ""  # the name of state that has its parameter's dtype
-    _stepped = False
-    _opt_called = False  # whether that was tried, where it may be left out
+    _opt_called = False  # whether a step was tried, which schedulers ask
     _slots: Any = None  # parameter -> dict: `state`, and what is allocated ahead
     # What is allocated ahead, to know it by; None once `state` was read, and nothing is any more.
     _ahead: dict[Tensor, tuple[Tensor, ...]] | None = None
@@ -153,6 +152,7 @@ class Optimizer(_Hooked):
                 "model.parameters()"
             )
         self.defaults = defaults
+        self._opt_called = type(self)._opt_called  # here: a step under `if` is to add no attribute
         self._forget()
         self.param_groups: list[dict[str, Any]] = []
         groups: list[Any] = list(params)
@@ -294,7 +294,7 @@ class Optimizer(_Hooked):
                             self._update_unusual(parameter, gradient, state, group)
                         else:
                             update(parameter, gradient, state, group)
-        self._stepped = True  # stored and not asked for: else the first step were another program
+        self._opt_called = True
         return loss
 
     def _update_unusual(
@@ -320,14 +320,7 @@ class Optimizer(_Hooked):
 
     def _is_outdated(self, parameter: Tensor, state: dict[str, Any]) -> bool:
         """Whether the state was allocated for another dtype or device and never used."""
-        return is_elsewhere(parameter, state.get(self.like_parameter)) and not self.has_stepped()
-
-    def has_stepped(self) -> bool:
-        """Whether there was a step. A function of its own, so that one sees when it is asked."""
-        return self._stepped
-
-    def _has_been_called(self) -> bool:
-        return self._opt_called or self._stepped
+        return is_elsewhere(parameter, state.get(self.like_parameter)) and self._is_ahead(parameter)
 
     def _allocate_again(self) -> None:
         for group in self.param_groups:
@@ -390,7 +383,7 @@ class Optimizer(_Hooked):
                 self._slots[number] = copy.deepcopy(values)
             else:
                 self._slots[parameter] = {k: _like(parameter, k, v) for k, v in values.items()}
-                self._stepped = True
+                self._opt_called = True
         for hook, _ in list(self._hooks.get("after load_state_dict", {}).values()):
             hook(self)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from eager.ops.updates import is_elsewhere
 from eager.optim.adam import step_count
 from eager.optim.optimizer import Optimizer, Params, check, parts_full, settings, zeros_like
 from eager.tensor import Tensor
@@ -104,6 +105,9 @@ class Adagrad(Optimizer):
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         total = parts_full(group["initial_accumulator_value"], parameter)
         return {"step": step_count(), "sum": total}
+
+    def _is_outdated(self, parameter: Tensor, state: dict[str, Any]) -> bool:
+        return is_elsewhere(parameter, state.get("sum")) and not self._opt_called
 
     def update(
         self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]

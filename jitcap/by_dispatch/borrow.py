@@ -81,7 +81,7 @@ from jitcap.class_guard import Member
 from jitcap.guards import CodeIs, Equals, Is, Length, Same, TypeIs
 from jitcap.tensor_guard import TensorLike, ViewOfBase, is_argument, is_writable
 
-STEPPED: Final = "_stepped"  # of an optimizer
+STEPPED: Final = "_opt_called"  # of an optimizer
 MOST: Final = 50_000  # objects that are loaded for one trace
 _STEPS: Final = frozenset({"forward", "__call__", "step", "update", "zero_grad"})
 _PLACED: Final = (Positional, Keyword, Item, ItemBy, Contents)  # where a number can be put

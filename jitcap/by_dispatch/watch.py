@@ -83,7 +83,7 @@ _ABSTRACT: Final = frozenset({  # what they answer changes when a class is regis
 })  # fmt: skip
 _TEXT: Final = tensor_repr.__code__
 _ASKED: Final = {
-    Optimizer.has_stepped.__code__: "the state of an optimizer is allocated anew",
+    Optimizer._allocate_again.__code__: "the state of an optimizer is allocated anew",
     is_written.__code__: "an optimizer is asked for the state of what it stepped",
 }
 _OPENED: Final = {

@@ -122,40 +122,110 @@ def test_op_by_op(name):
     check(fn, make, SIGNS[0], backend="eager")
 
 
+OPTIMIZERS = {
+    "SGD": {"lr": 0.01}, "SGD with momentum": {"lr": 0.01, "momentum": 0.9}, "Adam": {"lr": 0.01},
+    "AdamW": {"lr": 0.01}, "RMSprop": {"lr": 0.01},
+}  # fmt: skip
+
+
+def scaled_steps(optimizer, wrap):
+    """Twelve steps with a GradScaler, from an optimizer that has no state yet; some overflow."""
+    eager.manual_seed(0)
+    net = eager.nn.Linear(3, 2)
+    opt = getattr(eager.optim, optimizer.split()[0])(net.parameters(), **OPTIMIZERS[optimizer])
+    scaler = eager.amp.GradScaler("cpu", init_scale=64.0, growth_interval=3)
+
+    def step(x):
+        opt.zero_grad()
+        loss = net(x).square().mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(opt)
+        eager.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(opt)
+        scaler.update()
+        return loss
+
+    fn, rows = wrap(step), []
+    bad = {0: float("inf"), 3: float("nan"), 4: float("-inf")}
+    for k in range(12):
+        loss = fn(eager.full((4, 3), bad.get(k, 1 + k / 4)))
+        state = [flat(held) for held in opt.state_dict()["state"].values()]
+        counts = [p._version for p in net.parameters()]
+        scale = [scaler.get_scale(), scaler._growth_tracker.item()]
+        rows.append([flat(loss), flat([*net.parameters()]), state, counts, scale, opt._opt_called])
+    return rows, fn
+
+
 @pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
-def test_a_step_skipped_is_one_graph():
-    """GradScaler: the optimizer's step is taken or not by what the gradients are."""
-    first, model, twin = (eager.nn.Linear(3, 2) for _ in range(3))
-    for each in (model, twin):
-        each.load_state_dict(first.state_dict())
-    runs = []
-    for net, wrap in ((model, jit), (twin, lambda f: f)):
-        opt = eager.optim.AdamW(net.parameters(), lr=0.1)
-        scaler = eager.amp.GradScaler("cpu", init_scale=64.0, growth_interval=2)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_step_skipped_is_one_graph(optimizer):
+    """GradScaler: the optimizer's step is taken or not by what the gradients are. One that was
+    never taken leaves no state."""
+    expected, _ = scaled_steps(optimizer, lambda f: f)
+    found, fn = scaled_steps(optimizer, lambda f: jit(f, backend="python"))
+    compare(found, expected)
+    assert expected[0][2] == []
+    assert (fn.stats.splits, fn.stats.fallbacks, fn.stats.graphs, fn.stats.compiles) == (0, 0, 1, 1)
 
-        net(eager.ones(4, 3)).sum().backward()
-        opt.step()  # makes its state
 
-        def step(x, net=net, opt=opt, scaler=scaler):
+def test_a_step_under_if_splits_nothing():
+    """The optimizer's first step may be one that is not taken."""
+    rows = []
+    for wrap in (lambda f: f, lambda f: jit(f, backend="python")):
+        w = eager.nn.Parameter(eager.ones(3))
+        opt = eager.optim.Adam([w])
+
+        def step(x, w=w, opt=opt):
             opt.zero_grad()
-            loss = net(x).square().mean()
-            scaler.scale(loss).backward()
-            scaler.step(opt)
-            scaler.update()
+            loss = (w * x).sum()
+            loss.backward()
+            if loss.isfinite():
+                opt.step()
             return loss
 
-        fn, rows = wrap(step), []
-        for value in (1.0, 2.0, float("inf"), 1.5, float("nan"), 0.5):
-            loss = fn(eager.full((4, 3), value))
-            state = [p.detach().numpy().copy() for p in net.parameters()]
-            versions = [p._version for p in net.parameters()]
-            rows.append([loss.detach().numpy(), state, versions, scaler.get_scale()])
-        runs.append(rows)
-        if wrap is jit:
-            compiled = fn
-    compare(*runs)
-    assert compiled.stats.splits == compiled.stats.fallbacks == 0
-    assert compiled.stats.graphs == compiled.stats.compiles <= 3
+        fn = wrap(step)
+        values = (float("inf"), 1.0, float("nan"), 2.0)
+        seen = [(fn(eager.full((3,), v)), len(opt.state_dict()["state"])) for v in values]
+        rows.append([flat(seen), flat(w), w._version, opt._opt_called])
+    compare(rows[1], rows[0])
+    assert fn.stats.splits == 0 and fn.stats.graphs <= 2
+
+
+def test_tensors_that_one_way_is_the_first_to_name_count_its_writes():
+    def one(b, n):
+        if n > 0:
+            b[0].add_(1)
+
+    def each(b, n):
+        if n > 1:
+            b[0].add_(1)
+            if n > 2:
+                b[1].mul_(2).add_(1)
+        else:
+            b[2].add_(1).mul_(2)
+
+    def a_part(b, n):
+        if n > 1:
+            b[0][0].add_(1)
+        b[0].mul_(2)
+
+    def rounds(b, n):
+        i = eager.tensor(0.0)
+        while i < n:
+            i = i + 1
+            b[0].add_(1)
+            if i > 1:
+                b[1].add_(i)
+
+    for body in (one, each, a_part, rounds):
+        fn = jit(body, backend="python")
+        a, b = [[eager.zeros(3) for _ in range(3)] for _ in range(2)]
+        for n in (0.0, 1.0, 3.0, 2.0, 0.0):
+            body(a, eager.tensor(n))
+            fn(b, eager.tensor(n))
+            assert [x._version for x in b] == [x._version for x in a], (body.__name__, n)
+        compare(flat(b), flat(a))
+        assert fn.stats.splits == 0 and fn.stats.graphs == 1
 
 
 @pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")

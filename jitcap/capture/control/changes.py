@@ -16,7 +16,13 @@ from typing import Any, Final
 from eager.dataclass import dataclass
 from eager.tensor import UNREAD, Tensor
 from jitcap.capture.control.histories import PLACE, Place, Unsayable, place_of
-from jitcap.capture.control.state import HOST_CALL, State, fields_of_instance, parts_of
+from jitcap.capture.control.state import (
+    HOST_CALL,
+    State,
+    fields_of_instance,
+    parts_of,
+    shadows_of,
+)
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.cells import CellShadow
@@ -109,6 +115,7 @@ class Before(State):
         """What differs now, by object and key; and the counters of writes that went on."""
         found: dict[Any, Change] = {}
         self.made = found
+        self._add_loaded()
         try:
             for obj in super().changes():
                 if obj is self.frame or obj in ("the mode of autograd", HOST_CALL):
@@ -122,6 +129,14 @@ class Before(State):
             for key, (storage, version) in self.storages.items()
             if storage.version != version
         }
+
+    def _add_loaded(self) -> None:
+        """Counters of tensors from outside that were loaded since: the program had not written."""
+        for shadow in shadows_of(self.session):
+            if id(shadow) not in self.shadows and isinstance(shadow, TensorShadow):
+                storage = shadow.twin._storage
+                self.storages.setdefault(id(storage), (storage, 0))
+                self.histories.setdefault(id(storage), 0)
 
     def overwritten(self) -> dict[int, tuple[Tensor, Place]]:
         """The tensors that writes in place gave another history, and their places on the tape."""

@@ -37,7 +37,7 @@ class State:
         self.session = session
         self.seen: dict[int, Any] = {}
         self.marks: dict[int, Mark] = {}
-        self.shadows = {id(s): (s, s.mark()) for s in _shadows(session)}
+        self.shadows = {id(s): (s, s.mark()) for s in shadows_of(session)}
         self.rest = _rest(session)
         for obj in reach(_roots(session), lambda obj: _parts(session, obj), id):
             self.seen[id(obj)] = obj
@@ -47,7 +47,7 @@ class State:
 
     def changes(self) -> Iterator[Any]:
         """The objects that were there and are different now, and words for what is no object."""
-        for shadow in _shadows(self.session):
+        for shadow in shadows_of(self.session):
             _, before = self.shadows.get(id(shadow), (shadow, ()))  # it was loaded since
             if shadow.mark() != before:
                 yield shadow
@@ -70,7 +70,7 @@ class State:
 def _roots(session: Any) -> list[Any]:
     """Where the program's objects begin."""
     frames: list[Any] = [*session.vm.frames, *session.vm.generators, *session.made.values()]
-    return frames + [s.twin for s in _shadows(session)]
+    return frames + [s.twin for s in shadows_of(session)]
 
 
 def _parts(session: Any, obj: Any) -> list[Any]:
@@ -111,7 +111,7 @@ def _rest(session: Any) -> Mark:
     )
 
 
-def _shadows(session: Any) -> Iterator[Shadow]:
+def shadows_of(session: Any) -> Iterator[Shadow]:
     for shadow in tuple(session.outside.by_real.values()):
         yield from shadow.parts()
 

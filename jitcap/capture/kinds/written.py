@@ -12,14 +12,16 @@ from jitcap.capture.kinds.tensors import TensorShadow
 
 @handles(is_written)
 def _is_written(s: Session, state: Tensor) -> bool:
-    """The program knows its own writes; what was there on entry is guarded."""
-    if state._storage.version:
+    """The program knows its own writes, but for those of one way of a branch; what was there on
+    entry is guarded."""
+    unknown = id(state._storage) in s.counts
+    if state._storage.version and not unknown:
         return True
-    if id(state._storage) in s.counts:
-        raise Break("data dependent", "whether a tensor was written")
     shadow = s.outside.shadow(state)
-    if not isinstance(shadow, TensorShadow):
-        return False
-    answer = is_written(shadow.real)
-    s.guard_that("{}._storage.version", shadow.origin, answer=answer)
+    answer = False
+    if isinstance(shadow, TensorShadow):
+        answer = is_written(shadow.real)
+        s.guard_that("{}._storage.version", shadow.origin, answer=answer)
+    if unknown and not answer:
+        raise Break("data dependent", "whether a tensor was written")
     return answer
