@@ -1,6 +1,6 @@
 """`python -m benchmarks`: the eight workloads for every competitor, in interleaved order.
 
-`--set more` runs thirteen others, `--only` names of either. Prints times, ratios and compile times,
+`--set more` runs fourteen others, `--only` names of either. Prints times, ratios and compile times,
 and writes JSON and a PNG.
 """
 

@@ -4,6 +4,7 @@ Training steps are AdamW's; a simulation, a price and decoding are programs with
 takes sizes, so that a test can make it small.
 """
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -84,6 +85,19 @@ def graph_nodes(
     model, F = gcn.build(torch, features, **sizes), torch.nn.functional
     batch = rng_floats(nodes, features), classes_of(nodes, 2, edges), classes_of(10, nodes)
     return trained(torch, model, lambda x, edges, y: F.cross_entropy(model(x, edges), y), batch)
+
+
+def in_bfloat16(torch: ModuleType, batch: int = 8, config: gpt.Config | None = None) -> Program:
+    """The GPT, with its loss under `autocast`."""
+    config = config or gpt.Config()
+    text = data.text_batch(batch, config.context)
+    program = training(torch, gpt.build(torch, config), text)
+
+    def loss(*batch: Any) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return program.loss(*batch)
+
+    return replace(program, loss=loss)
 
 
 def images(build: Any, batch: int) -> Any:
@@ -180,6 +194,7 @@ ROWS: tuple[tuple[Any, ...], ...] = (
     ("classes", "a loss over 60,000 classes, 1024x256, AdamW step", many_classes),
     ("rk4", "Lorenz, 1 Mi systems, 10 steps of RK4", rk4),
     ("blackscholes", "4 Mi options", black_scholes),
+    ("gpt-bf16", "the GPT under autocast in bfloat16, AdamW step", in_bfloat16, 1e-2),
     ("decoding", "the GPT, 16 tokens of batch 8, cache of 256", generation),
 )
 MORE = tuple(Workload(*row, in_jax=False) for row in ROWS)

@@ -32,6 +32,7 @@ SMALL = {
     "classes": {"rows": 4, "width": 5, "classes": 11},
     "rk4": {"systems": 4, "steps": 2},
     "blackscholes": {"options": 5},
+    "gpt-bf16": {"batch": 2, "config": Config(2, 2, 8, 8, 65)},
     "decoding": {"batch": 2, "tokens": 3, "config": Config(2, 2, 8, 8, 11)},
 }
 
