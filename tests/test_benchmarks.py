@@ -97,10 +97,9 @@ def test_more_workloads_are_one_graph_and_compute_what_torch_does(workload):
         parts = [part for out in results for part in (out if isinstance(out, tuple) else [out])]
         outs.append([part.detach().numpy() for part in parts])
     assert (compiled.stats.graphs, compiled.stats.splits, compiled.stats.fallbacks) == (1, 0, 0)
+    rtol = {"vae": 0.03, "gpt-bf16": 2e-3}.get(workload.name, 1e-4)
     for ours, theirs in zip(*outs, strict=True):
-        np.testing.assert_allclose(
-            ours, theirs, rtol=0.03 if workload.name == "vae" else 1e-4, atol=1e-6
-        )
+        np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=1e-6)
 
 
 def test_the_parts_of_a_step_beside_their_floors():
