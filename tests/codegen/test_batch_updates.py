@@ -2,8 +2,10 @@
 
 import numpy as np
 
+import codegen
 import eager
 from jitcap import explain, jit
+from tests.codegen.emitted import lowered
 
 
 def launches(fn, *args):
@@ -68,3 +70,26 @@ def test_a_value_read_before_its_update_is_the_old_one():
     run = jit(step)
     np.testing.assert_array_equal(run(x).numpy(), np.arange(64.0, dtype=np.float32)[::-1])
     np.testing.assert_array_equal(run(x).numpy(), 2 * np.arange(64.0, dtype=np.float32)[::-1])
+
+
+def test_what_one_launch_writes_lies_in_no_temporary():
+    """The plan lets temporaries share memory by the order of items, which has none in a launch."""
+    parts = parameters([3, 17, 1000, 4096, 20_000])
+    optimizer = eager.optim.AdamW(parts, lr=1e-2)
+    averages = [eager.zeros(p.shape) for p in parts]
+
+    def step():
+        norm = eager.nn.utils.clip_grad_norm_(parts, 1.0)
+        optimizer.step()
+        with eager.no_grad():
+            for mean, p in zip(averages, parts, strict=True):
+                mean.mul_(0.9).add_(p * norm.clamp(max=1.0), alpha=0.1)
+
+    together = 0
+    for program in lowered(step, ()):
+        batched = codegen.run_stages(program)[0]["batched"]
+        for batch in (batch for batch in batched.batches if len(batch) > 1):
+            together += len(batch)
+            for name in batched.fused.homes(name for item in batch for name in item.writes()):
+                assert batched.fused.buffers[name].kind != "temp"
+    assert together >= len(parts)

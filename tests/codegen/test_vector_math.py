@@ -42,7 +42,7 @@ UNARY = {
     "asin": (np.arcsin, 0.55, None, (-1, 1)),
     "acos": (np.arccos, 0.55, None, (-1, 1)),
     "atan": (np.arctan, 1.3, None, (-30, 30)),
-    "erf": (libm("erf"), 1.2, None, (-5, 5)),
+    "erf": (libm("erf"), 1.3, None, (-5, 5)),
     "erfc": (libm("erfc"), 0.51, None, (-5, 12)),
     "sqrt": (np.sqrt, 0.5, 0.5, (0, 100)),
     "rsqrt": (lambda x: 1 / np.sqrt(x), 1.5, 1.5, (0, 100)),
