@@ -24,6 +24,7 @@ from codegen.fuse.fuse import fuse
 from codegen.fuse.group_nests import group_nests
 from codegen.fuse.inline import inline
 from codegen.fuse.lower import lower
+from codegen.fuse.pack_once import pack_once
 from codegen.fuse.recompute import recompute
 from codegen.fuse.row_blocks import row_blocks
 from codegen.fuse.transpose_products import transpose_products
@@ -92,7 +93,10 @@ BACKENDS: Final[dict[str, Backend]] = {
     "cpp": Backend(
         (
             *front(
-                Stage("chunked", chunk_rows), Stage("blocks", row_blocks), Stage("loops", lower)
+                Stage("chunked", chunk_rows),
+                Stage("blocks", row_blocks),
+                Stage("packed", pack_once),
+                Stage("loops", lower),
             ),
             Stage("hoisted", hoist_updates),  # asks which kernel reads what
             Stage("placed", place_writes),  # asks who reads later

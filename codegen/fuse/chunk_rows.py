@@ -43,14 +43,14 @@ class Loop(Op):
 
 
 @dataclass(frozen=True, eq=False)
-class _Add(Loop):
-    """c + a @ b, which may be computed in the memory of c."""
+class Product(Loop):
+    """What a program of ops has as matrix products, as routines take them."""
 
     kind: ClassVar[str] = "contract"
 
 
 SCAN: Final = Loop("scan", ("*operands",))
-DOT_ADD: Final = _Add("dot_add", ("c", "a", "b"))
+DOT_ADD: Final = Product("dot_add", ("c", "a", "b"))  # which may lie in the memory of c
 
 Place: TypeAlias = tuple[Value, int]  # a value, and the dimension of its rows
 Inside: TypeAlias = dict[tuple[int, int | None], Value]  # by value, and where its rows are

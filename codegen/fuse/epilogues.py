@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from codegen.ir import affine, expr
 from codegen.ir.schema import Fused, Kernel, Library, Refusal, Store
@@ -17,6 +18,8 @@ from codegen.ir.sizes import extent, same
 # Why a target does not compute a kernel on the tiles of a product; "": it does. The last argument:
 # whether the product is stored, too.
 Fits = Callable[[Fused, Library, Kernel, bool], str]
+
+PRODUCTS: Final = ("dot", "dot_packed")
 
 
 def fuse_epilogues(fused: Fused, fits: Fits) -> Fused:
@@ -47,7 +50,7 @@ def fuse_epilogues(fused: Fused, fits: Fits) -> Fused:
             item = replace(step, epilogue=_with_store(item, name, fused) if kept else item)
             break
         out.append(item)
-        if isinstance(item, Library) and item.name == "dot" and item.epilogue is None:
+        if isinstance(item, Library) and item.name in PRODUCTS and item.epilogue is None:
             (name,) = item.outs
             if not fused.buffers[name].alias and fused.buffers[name].dtype.is_floating_point:
                 waiting[name] = item

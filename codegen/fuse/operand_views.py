@@ -79,6 +79,7 @@ def _through_views(
 
 # Steps whose bodies are compiled for the strides of what they are given.
 WITH_BODIES: Final = ("scan", "cond", "call", "blocks")
+PRODUCTS: Final = ("dot", "dot_add", "dot_packed", "pack")
 
 
 def _usable(name: str, v: Value, strides: Shape) -> bool:
@@ -87,7 +88,7 @@ def _usable(name: str, v: Value, strides: Shape) -> bool:
         return True
     if name in WITH_BODIES:
         return True
-    return name in ("dot", "dot_add") and matrix_order(shape, strides) is not None
+    return name in PRODUCTS and matrix_order(shape, strides) is not None
 
 
 def matrix_order(shape: Shape, strides: Shape) -> tuple[bool, Size] | None:

@@ -118,12 +118,23 @@ def _dot(w: Writer) -> None:
     *batch, m, k = a.shape
     dims = merge(tuple(batch), a.strides[:-2], b.strides[:-2])
     w.table("i64", "batch", (v for dim in dims or [(1, 0, 0)] for v in dim))
-    operands = (
-        f"{{{w.at(i)}, {', '.join(map(size_text, w.access(i).strides[-2:]))}}}" for i in (0, 1)
-    )
+    operands = [_matrix(w, i) for i in (0, 1)]
+    if w.step.name == "dot_packed":
+        operands[1] = f"{{{operands[1][1:-1]}, {w.at(2)}}}"
     then, out = ("_then", w.after) if w.after else ("", w.out())
     rank = max(len(dims), 1)
     w.call(f"dot{then}<{w.ctype(0)}>", m, b.shape[-1], k, *operands, out, rank, "batch")
+
+
+def _matrix(w: Writer, i: int) -> str:
+    """Operand `i` as a JcView."""
+    return f"{{{w.at(i)}, {', '.join(map(size_text, w.access(i).strides[-2:]))}}}"
+
+
+def _pack(w: Writer) -> None:
+    """The panels of b[K, N]."""
+    k, n = w.access(0).shape
+    w.call(f"pack_ahead<{w.ctype(0)}>", n, k, _matrix(w, 0), w.out())
 
 
 def _dot_add(w: Writer) -> None:
@@ -131,10 +142,7 @@ def _dot_add(w: Writer) -> None:
     (m, k), n = w.access(1).shape, w.access(2).shape[1]
     if not w.step.attrs.get("writes"):
         w.call("__builtin_memcpy", w.out(), w.dense(0), size_text(w.step.out_avals[0].nbytes))
-    a, b = (
-        f"JcView<{w.ctype(i)}>{{{w.at(i)}, {', '.join(map(size_text, w.access(i).strides))}}}"
-        for i in (1, 2)
-    )
+    a, b = (f"JcView<{w.ctype(i)}>{_matrix(w, i)}" for i in (1, 2))
     w.call("product", m, n, k, a, b, w.out(), n, "true")
 
 
@@ -203,7 +211,7 @@ def _complex(rule: Callable[[str], Callable[[Writer], None]], **structs: str) ->
 
 CALLS: Final[Calls] = {
     **_of("dot", _multiplies, dot=_dot),
-    **_of("dot", is_float, dot_add=_dot_add),
+    **_of("dot", is_float, dot_add=_dot_add, dot_packed=_dot, pack=_pack),
     "conv": CppCall(conv.conv, is_float, "jitcap_conv.h", conv.FORWARD),
     "conv_input_grad": CppCall(
         conv.conv_input_grad, is_float, "jitcap_conv.h", conv.INPUT_GRAD

@@ -205,15 +205,19 @@ template <class S, int W> struct Side {
   JcView<S> x;  // element (lane, p) at [lane * row + p * col]
   i64 size, k;
   bool direct;  // whole panels are read where they lie
+  const P *made;  // or else the panels of all lanes of the matrix, if they were made before,
+  i64 first;      // of which these begin here
   JC_INLINE i64 panels() const { return (size + W - 1) / W; }
   JC_INLINE i64 each() const { return room<P, W>(steps_of<S>(k)); }  // elements of a panel
   JC_INLINE bool lies(i64 i) const { return direct && (i + 1) * W <= size; }
   JC_INLINE void pack_to(P *to, i64 lo, i64 hi) const {
+    if (made) return;
     if (x.row == 1 && !direct) pack_rows<S, W>(smaller(size, hi * W) - lo * W, k, x.at + lo * W, x.col, to, each());
     else for (i64 i = lo; i < hi; i++)
       if (!lies(i)) pack<S, W>(size - i * W, k, x.at + i * W * x.row, x.row, x.col, to + (i - lo) * each());
   }
   JC_INLINE Panel<P> panel(const P *packed, i64 i) const {  // packed: where panel i would be
+    if (made) return {made + first * steps_of<S>(k) + i * each(), W, false};
     if (!lies(i)) return {packed, W, false};
     return {(const P *)(x.at + i * W * x.row), x.row == 1 ? x.col : x.row, x.row != 1};
   }
@@ -239,7 +243,7 @@ template <bool Swapped, class S, int R, int Q> JC_INLINE void slab_product(const
   typedef panel_of<S> P;
   constexpr i64 MOST = BLOCK / Q;
   i64 steps = steps_of<S>(cut.k), count = shared.panels();
-  bool lies = shared.direct && shared.size % R == 0, apart = !lies && count * shared.each() * (i64)sizeof(P) <= APART;
+  bool lies = shared.made || (shared.direct && shared.size % R == 0), apart = !lies && count * shared.each() * (i64)sizeof(P) <= APART;
   P *slab = (P *)memory().slab;
   if (!lies && !apart)
     parallel(count, 1, team, [=](i64 lo, i64 hi) { shared.pack_to(slab + lo * shared.each(), lo, hi); });
@@ -267,9 +271,10 @@ template <bool Swapped, class S, int R, int Q> JC_INLINE void slab_product(const
 // Some lanes of one side and all lanes of the other, over all slabs, a tile at a time.
 template <class S, int W> struct Slabs {  // one operand, cut along k
   Side<S, W> whole;
-  i64 depth, parts;
+  i64 depth, parts, apart;  // elements from the made panels of a slab to those of the next
   JC_INLINE Side<S, W> slab(i64 p) const {
     auto s = whole;
+    if (s.made) s.made += p * apart;
     s.x.at += p * depth * s.x.col, s.k = smaller(s.k - p * depth, depth);
     return s;
   }
@@ -283,7 +288,7 @@ template <bool Swapped, class S, int R, int Q> JC_INLINE void tiled_product(cons
   typedef sum_of<P> T;
   i64 count = shared.whole.panels(), parts = cut.parts, most = BLOCK * 1536 / (Q * steps_of<S>(cut.whole.k) * i64(sizeof(P)));
   if (most > BLOCK / Q) most = BLOCK / Q;
-  bool lies = shared.whole.direct && shared.whole.size % R == 0, apart = !lies && parts * count * shared.each() * (i64)sizeof(P) <= APART;
+  bool lies = shared.whole.made || (shared.whole.direct && shared.whole.size % R == 0), apart = !lies && parts * count * shared.each() * (i64)sizeof(P) <= APART;
   P *slab = (P *)memory().slab;
   if (!lies && !apart)
     parallel(count, 1, team, [=](i64 lo, i64 hi) { shared.pack_to(slab, lo, hi, 0, count); });
@@ -411,6 +416,22 @@ template <class T> JC_NOINLINE void turned_product(i64 m, i64 n, i64 k, JcView<T
     few_product<T, N>(m, smaller(n - j, N), k, a, panel, N, c + j, ldc);
   }
 }
+// How k is cut into slabs.
+template <class S> JC_INLINE i64 slabs_of(i64 k) {
+  i64 most = DEPTH<panel_of<S>> * (in_pairs<S> ? 2 : 1);
+  return (k + most - 1) / most;
+}
+template <class S> JC_INLINE i64 depth_of(i64 k) { return up((k + slabs_of<S>(k) - 1) / slabs_of<S>(k), 16); }
+// The panels of b, for all products with it: those of one slab behind the other.
+template <class S> JC_INLINE void pack_panels(i64 n, i64 k, JcView<S> b, void *panels) {
+  constexpr int W = Tile<panel_of<S>>::W;
+  auto *to = (panel_of<S> *)panels;
+  for (i64 p = 0, depth = depth_of<S>(k); p < k; p += depth) {
+    Side<S, W> y = {{b.at + p * b.row, b.col, b.row}, n, smaller(k - p, depth), false, nullptr, 0};
+    parallel(y.panels(), 1, team_for(2 * n * y.k * i64(sizeof(S))), [=](i64 lo, i64 hi) { y.pack_to(to + lo * y.each(), lo, hi); });
+    to += y.panels() * y.each();
+  }
+}
 template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, sum_of<panel_of<S>> *c, i64 ldc, bool add, const JcAfter<sum_of<panel_of<S>>> *after) {
   typedef panel_of<S> P;
   constexpr int W = Tile<P>::W, M = Tile<P>::M;
@@ -420,8 +441,8 @@ template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S
   bool swapped = m <= n, few = n <= W;
   auto small = [](i64 lanes, i64 k, i64 apart) { return lanes * k * i64(sizeof(S)) <= CACHED && apart * i64(sizeof(S)) % LINES; };
   bool direct_a = As && (n <= 8 * W || small(m, k, a.col)) && (a.row == 1 || (a.col == 1 && (few || a.row * i64(sizeof(S)) % LINES)));
-  bool direct_b = As && b.col == 1 && (m <= 2 * M || small(n, k, b.row));
-  i64 most = DEPTH<P> * (in_pairs<S> ? 2 : 1), parts = (k + most - 1) / most, depth = up((k + parts - 1) / parts, 16);
+  bool direct_b = As && !b.panels && b.col == 1 && (m <= 2 * M || small(n, k, b.row));
+  i64 parts = slabs_of<S>(k), depth = depth_of<S>(k), apart = up(n, W) * steps_of<S>(depth);
   i64 lanes = SHARED, panel = swapped ? M : W, step = depth;
   if (after) {  // all slabs at once
     i64 bytes = steps_of<S>(k) * i64(sizeof(P));
@@ -434,11 +455,12 @@ template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S
     for (i64 j = 0; j < n; j += nc)
       for (i64 p = 0; p < k; p += step) {
         i64 deep = smaller(k - p, step);
-        Side<S, M> x = {{a.at + i * a.row + p * a.col, a.row, a.col}, smaller(m - i, mc), deep, direct_a};
-        Side<S, W> y = {{b.at + j * b.col + p * b.row, b.col, b.row}, smaller(n - j, nc), deep, direct_b};
+        Side<S, M> x = {{a.at + i * a.row + p * a.col, a.row, a.col}, smaller(m - i, mc), deep, direct_a, nullptr, 0};
+        const P *made = b.panels ? (const P *)b.panels + p / depth * apart : nullptr;
+        Side<S, W> y = {{b.at + j * b.col + p * b.row, b.col, b.row}, smaller(n - j, nc), deep, direct_b, made, j};
         if (after) {
-          Slabs<S, M> xs = {x, depth, parts};
-          Slabs<S, W> ys = {y, depth, parts};
+          Slabs<S, M> xs = {x, depth, parts, 0};
+          Slabs<S, W> ys = {y, depth, parts, apart};
           if (swapped) tiled_product<true>(xs, ys, i, *after, team);
           else tiled_product<false>(ys, xs, j, *after, team);
         } else if (swapped) slab_product<true>(x, y, add || p > 0, c + i * ldc + j, ldc, team);
@@ -449,13 +471,14 @@ template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S
 // c = a b, or c += a b; rows of c lie ldc apart. Or what `after` makes of it. False, and nothing written,
 // where there is no memory, or a product to be made in tiles is too small for them or too deep.
 template <class S> JC_INLINE bool brick_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, sum_of<panel_of<S>> *c, i64 ldc, bool add = false, const JcAfter<sum_of<panel_of<S>>> *after = nullptr) {
-  if (add) return packed_product<S>(m, n, k, a, b, c, ldc, true, nullptr);
+  if (add || b.panels) return packed_product<S>(m, n, k, a, b, c, ldc, add, after);
   constexpr int N = Tile<panel_of<S>>::N;
   bool few = m * n * k <= FEW;
   if constexpr (same<S, panel_of<S>>) {
     if (few && b.col == 1) {
       if (after) return false;
-      if (n <= N / 4) few_product<S, N / 4>(m, n, k, a, b.at, b.row, c, ldc);
+      constexpr int FOURTH = N > 4 ? N / 4 : 1;
+      if (n <= FOURTH) few_product<S, FOURTH>(m, n, k, a, b.at, b.row, c, ldc);
       else if (n <= N / 2) few_product<S, N / 2>(m, n, k, a, b.at, b.row, c, ldc);
       else few_product<S, N>(m, n, k, a, b.at, b.row, c, ldc);
       return true;

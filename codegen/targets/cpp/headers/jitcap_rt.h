@@ -14,6 +14,7 @@ typedef int (*JcHost)(long id, void *const *buffers);  // a Python kernel called
 template <class T> struct JcView {  // a matrix of any strides
   const T *at;
   long row, col;
+  const void *panels = nullptr;  // of a right operand: what JcPack made of it
 };
 // What becomes of a product, of which nothing else is kept: `run` gets one block after the other, each
 // once it is whole. Its rows [i0, i1) count from `row` on (the first of a matrix of a batch), they lie ld
@@ -24,6 +25,7 @@ template <class T> struct JcAfter {
   long row, bytes;
 };
 template <class S, class T = S> using JcProduct = bool (*)(long m, long n, long k, JcView<S> a, JcView<S> b, T *c, long ldc, bool add, const JcAfter<T> *after);
+template <class S> using JcPack = void (*)(long n, long k, JcView<S> b, void *panels);
 template <class T> using JcGemm = void (*)(int, int, int, int, int, int, T, const T *, int, const T *, int, T, T *, int);
 // LAPACK, whose arguments are pointers; the lengths of texts come last.
 template <class T> using JcGesv = void (*)(const int *n, const int *k, T *a, const int *lda, int *pivots, T *b, const int *ldb, int *info);
@@ -35,6 +37,10 @@ struct JcApi {  // mirrored by runtime/support.py: Api
   JcProduct<double> product_f64;
   JcProduct<jc::bf16, float> product_bf16;
   JcProduct<jc::f16, float> product_f16;
+  JcPack<float> pack_f32;  // for each product
+  JcPack<double> pack_f64;
+  JcPack<jc::bf16> pack_bf16;
+  JcPack<jc::f16> pack_f16;
   JcGemm<float> sgemm;  // cblas_sgemm, or null
   JcGemm<double> dgemm;
   JcGesv<float> sgesv;  // jitcap_linalg.h; or null, as the others of LAPACK

@@ -34,6 +34,7 @@ from eager.config import config, on_change
 from eager.locks import lock
 from eager.notice import tell
 
+PRODUCTS: Final = ("f32", "f64", "bf16", "f16")
 LAPACK: Final = ("sgesv", "dgesv", "sgetrf", "dgetrf", "spotrf", "dpotrf", "spotrs", "dpotrs")
 
 
@@ -41,10 +42,8 @@ class Api(ctypes.Structure):
     """JcApi of jitcap_rt.h: what generated code gets from its surroundings."""
 
     _fields_ = (
-        ("product_f32", ctypes.c_void_p),
-        ("product_f64", ctypes.c_void_p),
-        ("product_bf16", ctypes.c_void_p),
-        ("product_f16", ctypes.c_void_p),
+        *((f"product_{kind}", ctypes.c_void_p) for kind in PRODUCTS),
+        *((f"pack_{kind}", ctypes.c_void_p) for kind in PRODUCTS),
         ("sgemm", ctypes.c_void_p),
         ("dgemm", ctypes.c_void_p),
         *((name, ctypes.c_void_p) for name in LAPACK),
@@ -116,8 +115,10 @@ JC_ENTRY bool product(long m, long n, long k, JcView<jc::{S}> a, JcView<jc::{S}>
                       long ldc, bool add, const JcAfter<jc::{T}> *after) {{
   return jc::brick_product(m, n, k, a, b, c, ldc, add, after);
 }}
+JC_ENTRY void pack(long n, long k, JcView<jc::{S}> b, void *panels) {{
+  jc::pack_panels(n, k, b, panels);
+}}
 """
-PRODUCTS: Final = ("f32", "f64", "bf16", "f16")
 # The symbol by which an object says that it multiplies matrices of a type -> the type.
 USES_PRODUCT: Final = {
     "_ZN2jc4UsesIfE7productE": "f32", "_ZN2jc4UsesIdE7productE": "f64",
@@ -146,7 +147,7 @@ def provide_team() -> None:
 
 def provide_product(ctype: str) -> None:
     _provide(
-        {f"product_{ctype}": "product"},
+        {f"product_{ctype}": "product", f"pack_{ctype}": "pack"},
         {f"product_{ctype}.cpp": PRODUCT.format(S=ctype, T="f64" if ctype == "f64" else "f32")},
     )
 
