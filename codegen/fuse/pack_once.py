@@ -25,7 +25,7 @@ LOOPS: Final = ("scan", "while_loop")
 PACK: Final = Product("pack", ("b",))
 DOT_PACKED: Final = Product("dot_packed", ("a", "b", "packed"))
 PANEL: Final = 32  # a multiple of the columns of a panel, on all machines
-ROWS: Final = range(4, 257)  # of fewer, products are loops; of more, packing costs nothing
+ROWS: Final = range(6, 257)  # fewer have kernels without panels; for more, packing costs nothing
 LEAST, MOST = 1 << 12, 4 << 20  # elements of the matrix: smaller ones are read where they lie
 
 

@@ -63,7 +63,7 @@ template <class S, class T> JC_NOINLINE void plain_product(i64 m, i64 n, i64 k, 
 // Where OpenBLAS is ahead: where vectors are short and it has kernels written by hand; and, with long
 // ones, at small products.
 template <class T> JC_INLINE bool blas_first(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b) {
-  return JC_BYTES < 32 || (JC_AVX512 && !b.panels && is_small(m, n, k) && (a.col != 1 || b.row != 1 || n < 32));
+  return JC_BYTES < 32 || (JC_AVX512 && is_small(m, n, k) && (a.col != 1 || b.row != 1 || n < 32));
 }
 // What the brick reads of b[k,n] in all products with it; without a brick nothing is written, or read.
 template <class S> JC_NOINLINE void pack_ahead(i64 n, i64 k, JcView<S> b, void *panels) {
