@@ -5,7 +5,7 @@ import pytest
 import eager as torch
 import jitcap
 from codegen.targets.cpp import epilogue
-from eager import threads
+from eager.config import config
 from jitcap import jit
 
 ROWS, STEPS = 6, 20
@@ -58,13 +58,9 @@ def test_a_cell_packs_its_weights_once(monkeypatch, kind, tiles):
     first = run(compiled, args)
     for got, want in zip(first, expected, strict=True):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
-    before = threads.get_num_threads()
-    try:
-        for team in (1, 3):
-            threads.set_num_threads(team)
+    for team in (1, 3):
+        with config(threads=team):
             assert all(map(torch.equal, run(compiled, args), first))
-    finally:
-        threads.set_num_threads(before)
 
 
 def test_what_changes_in_a_loop_is_not_packed():
