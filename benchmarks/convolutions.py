@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import eager
-from eager.dispatch import apply
+from eager.core.dispatch import apply
 from eager.ops.contract import CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD
 from jitcap import jit
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from codegen.targets.cpp.runtime import build, support
-from eager.config import config
+from eager.base.config import config
 
 CORE_NAMES = (
     "scipy_openblas_get_corename64_", "scipy_openblas_get_corename", "openblas_get_corename",

@@ -18,7 +18,7 @@ import torch
 
 import eager
 from codegen.targets.cpp.runtime import cpu, support
-from eager.config import config
+from eager.base.config import config
 
 SOURCE = """#include "jitcap_dot.h"
 JC_MODULE

@@ -42,7 +42,7 @@ from codegen.targets import cpp, python, triton
 from codegen.targets.cpp import tile
 from codegen.targets.cpp.cut_loops import cut_loops
 from codegen.targets.cpp.narrow_indices import narrow_indices
-from eager.recursion import room
+from eager.base.recursion import room
 
 __all__ = [
     "Artifact", "Backend", "Call", "Check", "CheckFailed", "Kernel", "Program", "Stage", "Target",

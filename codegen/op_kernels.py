@@ -18,9 +18,9 @@ from codegen.ir.schema import Call, Program, Unsupported, Value
 from codegen.runtime.artifact import broken
 from codegen.targets.triton.runtime.kernel import TritonKernel, kernels_of
 from codegen.targets.triton.runtime.program import Launch, TritonProgram
-from eager.aval import Aval, contiguous_strides
+from eager.core.op import Op
 from eager.device.plan import NoKernel, Operand, Place, Plan, Result, Step
-from eager.op import Op
+from eager.sizes.aval import Aval, contiguous_strides
 
 
 def compile_op(

@@ -27,7 +27,7 @@ from codegen.ir.schema import (
 from codegen.targets.python.expr import Whole
 from codegen.targets.python.kernel import emit_kernel
 from codegen.targets.python.program import HEADER
-from eager.recursion import room
+from eager.base.recursion import room
 
 
 class Texts(Mapping[str, str]):

@@ -13,45 +13,27 @@ from eager import accelerator as accelerator
 from eager import amp as amp
 from eager import autograd as autograd
 from eager import backends as backends
-from eager import buffers as buffers
 from eager import compiler as compiler
 from eager import cuda as cuda
 from eager import fft as fft
-from eager import fills as _fills
-from eager import former as _former
 from eager import func as func
-from eager import indexing as indexing
-from eager import interop as interop
 from eager import jit as jit
-from eager import later as _later
-from eager import legacy as legacy
 from eager import linalg as linalg
 from eager import masked as masked
 from eager import nn as nn
-from eager import operators as operators
 from eager import optim as optim
-from eager import printing as printing
 from eager import profiler as profiler
 from eager import random as random
 from eager import serialization as serialization
-from eager import short_time as short_time
 from eager import signal as signal
 from eager import sparse as sparse
 from eager import special as special
 from eager import testing as testing
 from eager import utils as utils
 from eager import version as version
-from eager.absent import distributed as distributed
-from eager.absent import library as library
-from eager.absent import mps as mps
-from eager.absent import mtia as mtia
-from eager.absent import onnx as onnx
-from eager.absent import quantization as quantization
-from eager.absent import xpu as xpu
 from eager.amp import GradScaler as GradScaler
 from eager.amp import autocast as autocast
 from eager.autograd import anomaly as _anomaly
-from eager.autograd import differences as _differences
 from eager.autograd import enable_grad as enable_grad
 from eager.autograd import forward_ad as _forward_ad
 from eager.autograd import function as _function
@@ -62,47 +44,73 @@ from eager.autograd import is_grad_enabled as is_grad_enabled
 from eager.autograd import is_inference_mode_enabled as is_inference_mode_enabled
 from eager.autograd import no_grad as no_grad
 from eager.autograd import set_grad_enabled as set_grad_enabled
-from eager.aval import Aval as Aval
-from eager.aval import result_type as _result_type
-from eager.casts import get_autocast_dtype as get_autocast_dtype
-from eager.casts import get_autocast_gpu_dtype as get_autocast_gpu_dtype
-from eager.casts import is_autocast_cpu_enabled as is_autocast_cpu_enabled
-from eager.casts import is_autocast_enabled as is_autocast_enabled
-from eager.compilation import compile as compile
-from eager.control_flow import cond as cond
-from eager.control_flow import switch as switch
-from eager.denormals import set_flush_denormal as set_flush_denormal
+from eager.base import lazy_imports as _lazy_imports
+from eager.base.compat_warnings import STRIDED as _STRIDED
+from eager.base.compat_warnings import warn_once as _warn_once
+from eager.base.compilation import compile as compile
+from eager.base.denormals import set_flush_denormal as set_flush_denormal
+from eager.base.dtype import DType as DType
+from eager.base.dtype import bfloat16 as bfloat16
+from eager.base.dtype import bool_ as bool_
+from eager.base.dtype import complex64 as complex64
+from eager.base.dtype import complex128 as complex128
+from eager.base.dtype import finfo as finfo
+from eager.base.dtype import float16 as float16
+from eager.base.dtype import float32 as float32
+from eager.base.dtype import float64 as float64
+from eager.base.dtype import get_default_dtype as get_default_dtype
+from eager.base.dtype import iinfo as iinfo
+from eager.base.dtype import int8 as int8
+from eager.base.dtype import int16 as int16
+from eager.base.dtype import int32 as int32
+from eager.base.dtype import int64 as int64
+from eager.base.dtype import promote_types as promote_types
+from eager.base.dtype import set_default_dtype as set_default_dtype
+from eager.base.dtype import uint8 as uint8
+from eager.base.stub_modules import distributed as distributed
+from eager.base.stub_modules import library as library
+from eager.base.stub_modules import mps as mps
+from eager.base.stub_modules import mtia as mtia
+from eager.base.stub_modules import onnx as onnx
+from eager.base.stub_modules import quantization as quantization
+from eager.base.stub_modules import xpu as xpu
+from eager.base.threads import get_num_threads as get_num_threads
+from eager.base.threads import set_num_threads as set_num_threads
+from eager.construct import buffers as buffers
+from eager.construct import interop as interop
+from eager.construct import typed_constructors as legacy
+from eager.construct.typed_constructors import set_default_tensor_type as set_default_tensor_type
+from eager.control_flow.cond import cond as cond
+from eager.control_flow.cond import switch as switch
+from eager.control_flow.scan import associative_scan as associative_scan
+from eager.control_flow.scan import map as map
+from eager.control_flow.scan import scan as scan
+from eager.control_flow.while_loop import fori_loop as fori_loop
+from eager.control_flow.while_loop import while_loop as while_loop
+from eager.core import printing as printing
+from eager.core import return_types as return_types
+from eager.core import storage as storage
+from eager.core import tensor as _tensor
+from eager.core.casts import get_autocast_dtype as get_autocast_dtype
+from eager.core.casts import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from eager.core.casts import is_autocast_cpu_enabled as is_autocast_cpu_enabled
+from eager.core.casts import is_autocast_enabled as is_autocast_enabled
+from eager.core.op import aval_of as _aval_of
+from eager.core.printing import set_printoptions as set_printoptions
+from eager.core.registry import PUBLIC as _PUBLIC
+from eager.core.registry import checked as _checked
+from eager.core.registry import with_out as _with_out
+from eager.core.storage import TypedStorage as TypedStorage
+from eager.core.storage import UntypedStorage as UntypedStorage
+from eager.core.tensor import Tensor as Tensor
 from eager.device import Size as Size
 from eager.device import default as _default
 from eager.device import device as device
 from eager.device import places as _places
 from eager.device.protocol import OutOfMemoryError as OutOfMemoryError
-from eager.dtype import DType as DType
-from eager.dtype import bfloat16 as bfloat16
-from eager.dtype import bool_ as bool_
-from eager.dtype import complex64 as complex64
-from eager.dtype import complex128 as complex128
-from eager.dtype import finfo as finfo
-from eager.dtype import float16 as float16
-from eager.dtype import float32 as float32
-from eager.dtype import float64 as float64
-from eager.dtype import get_default_dtype as get_default_dtype
-from eager.dtype import iinfo as iinfo
-from eager.dtype import int8 as int8
-from eager.dtype import int16 as int16
-from eager.dtype import int32 as int32
-from eager.dtype import int64 as int64
-from eager.dtype import promote_types as promote_types
-from eager.dtype import set_default_dtype as set_default_dtype
-from eager.dtype import uint8 as uint8
+from eager.fft import short_time as short_time
 from eager.foreach import FOREACH as _FOREACH
-from eager.legacy import set_default_tensor_type as set_default_tensor_type
-from eager.loops import associative_scan as associative_scan
-from eager.loops import map as map
-from eager.loops import scan as scan
-from eager.notice import STRIDED as _STRIDED
-from eager.notice import warn_once as _warn_once
-from eager.op import aval_of as _aval_of
+from eager.linalg import deprecated as _former
 from eager.ops import activation as _activation
 from eager.ops import bessel as _bessel
 from eager.ops import complex as _complex
@@ -111,13 +119,15 @@ from eager.ops import contract as _contract
 from eager.ops import create as _create
 from eager.ops import dynamic as _dynamic
 from eager.ops import elementary as _elementary
+from eager.ops import float_bits as _numbers
 from eager.ops import gammas as _gammas
+from eager.ops import grids_and_windows as _numerics
 from eager.ops import index as _index
 from eager.ops import index_and_sort as _index_and_sort
+from eager.ops import indexing as indexing
 from eager.ops import logic as _logic
 from eager.ops import move as _move
-from eager.ops import numbers as _numbers
-from eager.ops import numerics as _numerics
+from eager.ops import operators as operators
 from eager.ops import order_statistics as _order_statistics
 from eager.ops import part_views as _part_views
 from eager.ops import pointwise as _pointwise
@@ -130,19 +140,12 @@ from eager.ops import sort as _sort
 from eager.ops import strided as _strided
 from eager.ops import view as _view
 from eager.ops import window as _window
-from eager.printing import set_printoptions as set_printoptions
 from eager.random import Generator as Generator
 from eager.random import default_generator as default_generator
-from eager.registry import PUBLIC as _PUBLIC
-from eager.registry import checked as _checked
-from eager.registry import with_out as _with_out
-from eager.repeat import fori_loop as fori_loop
-from eager.repeat import while_loop as while_loop
-from eager.storage import TypedStorage as TypedStorage
-from eager.storage import UntypedStorage as UntypedStorage
-from eager.tensor import Tensor as Tensor
-from eager.threads import get_num_threads as get_num_threads
-from eager.threads import set_num_threads as set_num_threads
+from eager.random import in_place as _in_place
+from eager.sizes.aval import Aval as Aval
+from eager.sizes.aval import result_type as _result_type
+from eager.testing import differences as _differences
 from eager.version import __version__ as __version__
 
 _AUTOGRAD_MODULES = (_forward_ad, _function, _functional, _former, _graph)
@@ -165,7 +168,7 @@ _OP_MODULES = (
     _create,
     _dynamic,
     _elementary,
-    _fills,
+    _in_place,
     _gammas,
     _index,
     _logic,
@@ -184,6 +187,10 @@ _OP_MODULES = (
     _window,
 )  # importing them has registered their functions
 bool = bool_
+dtype = DType
+# Modules of PyTorch's that lie in a room here, and two that pickled tensors name.
+for _home in (return_types, storage, interop, _tensor):
+    _sys.modules[f"eager.{_home.__name__.rpartition('.')[2]}"] = _home
 double, half, float, cfloat, cdouble = float64, float16, float32, complex64, complex128
 long, int, short = int64, int32, int16
 inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
@@ -286,14 +293,14 @@ if TYPE_CHECKING:
 # To a type checker, it gives the public functions of the registry, too.
 def __getattr__(name: str) -> Any:
     try:
-        return _later.part("eager", name)
+        return _lazy_imports.part("eager", name)
     except AttributeError as error:
         error.__traceback__ = None  # it speaks of the caller's line
         raise
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_later.PARTS["eager"]})
+    return sorted({*globals(), *_lazy_imports.PARTS["eager"]})
 
 
 _DRAWS = frozenset({
@@ -336,37 +343,4 @@ _METHODS_HERE = (
 )  # fmt: skip
 globals().update({n: getattr(Tensor, n) for n in _METHODS_HERE})
 
-# Modules whose functions capture calls as they are (on traced tensors) instead of reading their
-# bytecode: they have no state of the user's. Patterns of `fnmatch`.
-NATIVE_MODULES = (
-    "eager.former",
-    "eager.short_time",
-    "eager.signal.windows",
-    "eager.special",
-    "eager.masked",
-    "eager.autograd",
-    "eager.autograd.*",
-    "eager.control_flow",
-    "eager.dispatch",
-    "eager.fft",
-    "eager.func",
-    "eager.indexing",
-    "eager.conversion",
-    "eager.interop",
-    "eager.linalg",
-    "eager.nn.functional",
-    "eager.nn.functional.*",
-    "eager.nn.init",
-    "eager.operators",
-    "eager.ops.*",
-    "eager.printing",
-    "eager.fills",
-    "eager.random",
-    "eager.registry",
-    "eager.tape",
-    "eager.tensor",
-    "eager.tree",
-    "eager.vmapped",
-)
-
-_later.follow()
+_lazy_imports.follow()

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final
 
-from eager.compilation import compile as compile
+from eager.base.compilation import compile as compile
 
 NO_CAPTURE: Final = "__jitcap_disable__"  # an attribute of functions that are called plainly
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from eager.core.tensor import Tensor
 from eager.linalg import vector_norm
-from eager.tensor import Tensor
 
 _LISTS: Final = (list, tuple)
 _OPERATIONS: Final = (

@@ -12,16 +12,16 @@ from typing import Any
 from eager import autograd
 from eager.autograd import is_grad_enabled
 from eager.autograd.grad_mode import recording
-from eager.batched import Batched
-from eager.dispatch import variable
+from eager.autograd.vmapped import directions
+from eager.autograd.vmapped import vmap as vmap
+from eager.base.compat_warnings import refuse
+from eager.base.tree import flatten, mapped
+from eager.core.batched import Batched
+from eager.core.dispatch import variable
+from eager.core.tape import differentiable, full
+from eager.core.tensor import Tensor, bare, wrap
 from eager.nn.utils.stateless import functional_call as functional_call
-from eager.notice import refuse
 from eager.ops.move import stack
-from eager.tape import differentiable, full
-from eager.tensor import Tensor, bare, wrap
-from eager.tree import flatten, mapped
-from eager.vmapped import directions
-from eager.vmapped import vmap as vmap
 
 
 def _leaves(tree: Any) -> list[Tensor]:

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.dtype import DType
-from eager.op import Sample
+from eager.base import dtype as dt
+from eager.base.dtype import DType
+from eager.core.op import Sample
+from eager.core.registry import under
+from eager.core.tensor import Tensor
 from eager.ops import composite, order_statistics, reduce, scan
 from eager.ops import samples as s
 from eager.ops.index_and_sort import dt_limits
 from eager.ops.pointwise import where
-from eager.registry import under
-from eager.tensor import Tensor
 
 _masked = under("masked")
 _mask = np.array([[True, False, True, True], [True, True, False, True], [False, True, True, True]])

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from eager.dataclass import dataclass
-from eager.notice import ignore
+from eager.base.compat_warnings import ignore
+from eager.base.dataclass import dataclass
 
 _running: list[profile] = []  # the innermost last
 

@@ -7,10 +7,12 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from eager.casts import given_precision
-from eager.dispatch import apply
-from eager.misspelled import missing
-from eager.op import Sample
+from eager.base.misspelled import missing
+from eager.core.casts import given_precision
+from eager.core.dispatch import apply
+from eager.core.op import Sample
+from eager.core.registry import PUBLIC, needs_tensors, under
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.bessel import i0 as i0
 from eager.ops.bessel import i0e as i0e
@@ -32,8 +34,6 @@ from eager.ops.gammas import mvlgamma as multigammaln  # noqa: F401
 from eager.ops.gammas import zeta as zeta
 from eager.ops.pointwise import binary_op, unary, where
 from eager.ops.polynomials import FUNCTIONS as _POLYNOMIALS
-from eager.registry import PUBLIC, needs_tensors, under
-from eager.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
 _SAME: Final = (

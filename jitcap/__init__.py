@@ -1,6 +1,6 @@
 """The compiler's public face: a function -> the same function, compiled. See `jitcap.api`."""
 
-from eager.config import config as config
+from eager.base.config import config as config
 from eager.version import __version__ as __version__
 from jitcap.api import Jitted as Jitted
 from jitcap.api import disable as disable

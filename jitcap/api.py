@@ -19,10 +19,10 @@ from typing import Any, Final
 from codegen import CheckFailed
 from codegen.targets.cpp.runtime import arena
 from eager import compiler
-from eager.dispatch import current_tracer
-from eager.memory import POOL
-from eager.tape import mode
-from eager.tracebacks import trim
+from eager.base.memory import POOL
+from eager.base.tracebacks import trim
+from eager.core.dispatch import current_tracer
+from eager.core.tape import mode
 from jitcap.by_dispatch.capture import everything
 from jitcap.capture.breaks import Break
 from jitcap.capture.capture import is_of_the_text

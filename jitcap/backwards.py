@@ -11,10 +11,10 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from eager.dataclass import dataclass
-from eager.locks import lock
-from eager.polynomial import add, of_atom
-from eager.sized import symbols_in
+from eager.base.dataclass import dataclass
+from eager.base.locks import lock
+from eager.sizes.polynomial import add, of_atom
+from eager.sizes.substitute import symbols_in
 from jitcap.graph import Graph, at_sizes
 from jitcap.partition import Partition, without
 from jitcap.pipeline import op_by_op

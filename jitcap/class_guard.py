@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 from jitcap.capture.origin import MembersOf
 from jitcap.equality import lacks, same_members
 from jitcap.guards import Guard, Names, short

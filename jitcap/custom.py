@@ -23,16 +23,16 @@ from typing import Any, ClassVar, get_args, get_origin
 import numpy as np
 
 from eager.autograd import is_grad_enabled, no_grad
-from eager.aval import Aval
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
+from eager.core.dispatch import apply, current_tracer, untraced
+from eager.core.op import REGISTRY, Attrs, Op
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor, wrap
+from eager.core.traced import fresh
 from eager.device import device
-from eager.dispatch import apply, current_tracer, untraced
-from eager.dtype import DType
-from eager.op import REGISTRY, Attrs, Op
-from eager.sym import SymNumber
-from eager.symint import SymInt
-from eager.tensor import Tensor, wrap
-from eager.traced import fresh
+from eager.sizes.aval import Aval
+from eager.sizes.symint import SymInt
 from jitcap.show import example_array
 from jitcap.tracer import Tracer
 

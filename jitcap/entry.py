@@ -20,9 +20,9 @@ from types import FunctionType, MethodType
 from typing import Any, Final
 
 from codegen import CheckFailed
-from eager.config import config
-from eager.dataclass import dataclass
-from eager.locks import rlock
+from eager.base.config import config
+from eager.base.dataclass import dataclass
+from eager.base.locks import rlock
 from jitcap.by_dispatch.capture import capture, everything
 from jitcap.capture import bytecode
 from jitcap.capture.breaks import Break, Place, Record

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager.base.dtype import DType
 from eager.device import device
-from eager.dtype import DType
 
 Bind = Callable[[Any], str]
 _LITERALS: Final = (int, str, bytes)

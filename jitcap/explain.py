@@ -7,7 +7,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 from jitcap.record import Trail
 
 

@@ -3,11 +3,11 @@
 A `Node` is one operation of eager's registry applied to other nodes and Python numbers; its
 attributes are the op's static ones, its avals what it gives. A few ops exist only here: `INPUT` (a
 tensor or, with a weak aval, a run-time scalar handed to the graph: some are the symbols that sizes
-are made of), `MOVE` (a value on another device), `BIND` (a number becomes the symbol of a
-size), `SIZE` (a size as a number), `ITEM` (one output of a node that has several, so that every
-argument is a Node), `AS_NUMBER` (`.item()`) and `CHECK` (truths without which the run is given up;
-it is an output, after the others). Values are pure: views have left in `eager.traced`, in-place
-writes are outputs that the caller writes back.
+are made of), `MOVE` (a value on another device), `BIND` (a number becomes the symbol of a size),
+`SIZE` (a size as a number), `ITEM` (one output of a node that has several, so that every argument
+is a Node), `AS_NUMBER` (`.item()`) and `CHECK` (truths without which the run is given up; it is an
+output, after the others). Values are pure: views have left in `eager.core.traced`, in-place writes
+are outputs that the caller writes back.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from codegen import CheckFailed
-from eager import on_device
-from eager.aval import Aval, scalar_aval
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
+from eager.core import on_device
+from eager.core.op import Attrs, Op
 from eager.device import CPU, device, transfer
 from eager.device.array import DeviceArray
-from eager.op import Attrs, Op
-from eager.sized import concrete, symbols_in
-from eager.symint import SymInt, symbols_of
+from eager.sizes.aval import Aval, scalar_aval
+from eager.sizes.substitute import concrete, symbols_in
+from eager.sizes.symint import SymInt, symbols_of
 
 Number: TypeAlias = bool | int | float | complex
 

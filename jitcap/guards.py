@@ -17,7 +17,7 @@ from dataclasses import field, fields
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 from jitcap.capture.origin import Drawn, Origin
 from jitcap.equality import condition, identity, is_wide, same_keys
 from jitcap.size_guard import SizeBlock

@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from eager import autograd
-from eager.aval import Aval, contiguous_strides, same
-from eager.dataclass import dataclass
-from eager.sized import symbols_in
-from eager.tape import FREED, OpNode, edge_of, sweep
-from eager.tensor import Tensor, wrap
-from eager.traced import Traced, fresh
+from eager.base.dataclass import dataclass
+from eager.core.tape import FREED, OpNode, edge_of, sweep
+from eager.core.tensor import Tensor, wrap
+from eager.core.traced import Traced, fresh
+from eager.sizes.aval import Aval, contiguous_strides, same
+from eager.sizes.substitute import symbols_in
 from jitcap.graph import (
     Graph,
     Node,

@@ -9,9 +9,9 @@
 
 The body is a graph as in `jitcap.subgraphs`: closed over nothing. A carry keeps its aval.
 
-The gradient of a scan is a scan the other way round (`eager.loops`), whose part reads values of the
-body at the same step. `Scans` decides by the partition rule (`jitcap.partition`) which of them the
-forward loop stacks, and which the backward computes again.
+The gradient of a scan is a scan the other way round (`eager.control_flow.scan`), whose part reads
+values of the body at the same step. `Scans` decides by the partition rule (`jitcap.partition`)
+which of them the forward loop stacks, and which the backward computes again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager import on_device
-from eager.aval import Aval, scalar_aval
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
+from eager.base.scalar import NUMPY
+from eager.core import on_device
+from eager.core.op import REGISTRY, Attrs, Op
 from eager.device import transfer
 from eager.device.array import DeviceArray
-from eager.op import REGISTRY, Attrs, Op
-from eager.scalar import NUMPY
-from eager.symint import SymInt
+from eager.sizes.aval import Aval, scalar_aval
+from eager.sizes.symint import SymInt
 from jitcap.graph import (
     AS_NUMBER,
     GRAPH_OPS,
@@ -173,8 +173,8 @@ class Scans:
         *,
         counters: Mapping[Node, tuple[Arg, int]],
     ) -> tuple[Sequence[Node], Recorded]:
-        """See `eager.traced.Tracer.scan`. `counters`: placeholders of numbers that grow, with what
-        they begin at and by how much they grow."""
+        """See `eager.core.traced.Tracer.scan`. `counters`: placeholders of numbers that grow, with
+        what they begin at and by how much they grow."""
         given = {x: _constant(stack) for x, stack in zip(slices, stacks, strict=True)}
         taken = len(self.tracer.outlines.inside)
         last = [self._whole(x) for x in ends]

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Final
 
 from codegen.ir.schema import Call, Check, Program, Value
-from eager.aval import Aval, contiguous_strides, same
-from eager.op import REGISTRY
-from eager.sized import settled
+from eager.core.op import REGISTRY
+from eager.sizes.aval import Aval, contiguous_strides, same
+from eager.sizes.substitute import settled
 from jitcap.graph import AS_NUMBER, CHECK, ITEM, Graph, Node
 from jitcap.subgraphs import SubgraphOp, subgraphs
 

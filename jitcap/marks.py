@@ -10,7 +10,7 @@ import weakref
 from typing import Final, NamedTuple
 
 from eager.compiler import NO_CAPTURE
-from eager.tensor import Tensor
+from eager.core.tensor import Tensor
 
 
 def graph_break() -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
+from eager.core.tape import Autocast, mode
 from eager.device import default, device
-from eager.tape import Autocast, mode
 
 
 @dataclass(frozen=True, slots=True)

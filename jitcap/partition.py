@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final
 
-from eager.aval import same_aval
-from eager.config import config
-from eager.dataclass import dataclass
-from eager.op import REGISTRY
-from eager.symint import hint
+from eager.base.config import config
+from eager.base.dataclass import dataclass
+from eager.core.op import REGISTRY
+from eager.sizes.aval import same_aval
+from eager.sizes.symint import hint
 from jitcap.graph import (
     AS_NUMBER,
     INPUT,

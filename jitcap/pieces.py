@@ -16,13 +16,13 @@ from typing import Any, Final
 import numpy as np
 
 from codegen import CheckFailed
-from eager import on_device
-from eager.aval import scalar_aval
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
+from eager.core import on_device
 from eager.device import device, places, transfer
 from eager.device.array import DeviceArray
-from eager.sized import concrete, symbols_in
-from eager.symint import Symbol, SymInt, evaluate, of_atom
+from eager.sizes.aval import scalar_aval
+from eager.sizes.substitute import concrete, symbols_in
+from eager.sizes.symint import Symbol, SymInt, evaluate, of_atom
 from jitcap.graph import (
     BIND,
     CHECK,

@@ -32,9 +32,9 @@ from codegen.runtime.artifact import Artifact, Runs
 from codegen.runtime.pending import Pending
 from codegen.targets.cpp.runtime.build import NoCompiler
 from codegen.targets.triton.runtime.resident import Resident, resident
-from eager import on_device
-from eager.config import config
-from eager.dataclass import dataclass
+from eager.base.config import config
+from eager.base.dataclass import dataclass
+from eager.core import on_device
 from eager.device import pool
 from eager.device.array import DeviceArray
 from jitcap.capture.breaks import Break

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from codegen import CheckFailed, Unsupported
 from codegen.runtime.artifact import OutOfRange
-from eager import on_device
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
+from eager.core import on_device
 from eager.device import device, places
 from eager.device.array import DeviceArray
-from eager.sized import symbols_in
+from eager.sizes.substitute import symbols_in
 from jitcap.graph import CHECK, MOVE, Arg, Graph, Node, placeholder, with_args
 from jitcap.subgraphs import SubgraphOp, subgraphs
 

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 from codegen.runtime.artifact import Runs
 from codegen.targets.cpp.runtime.build import CompileError
-from eager.config import config
-from eager.dataclass import dataclass
-from eager.notice import tell
+from eager.base.compat_warnings import tell
+from eager.base.config import config
+from eager.base.dataclass import dataclass
 
 
 class JitcapWarning(UserWarning):

@@ -13,17 +13,18 @@ from typing import Any, Final
 import numpy as np
 
 from codegen import CheckFailed
-from eager import autograd, on_device
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.dataclass import dataclass
+from eager import autograd
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.core import on_device
+from eager.core.gradient_hooks import BEFORE
+from eager.core.tape import FREED, stale
+from eager.core.tensor import Tensor, refresh, wrap
+from eager.core.traced import Traced
 from eager.device import transfer
 from eager.device.array import DeviceArray
-from eager.gradient_hooks import BEFORE
-from eager.sized import concrete
-from eager.tape import FREED, stale
-from eager.tensor import Tensor, refresh, wrap
-from eager.traced import Traced
+from eager.sizes.aval import Aval
+from eager.sizes.substitute import concrete
 from jitcap.backwards import Backwards, Compile
 from jitcap.graph import Graph, Node, aval_at, data_sizes, needed_by
 from jitcap.joint import Joint

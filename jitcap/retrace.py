@@ -15,16 +15,16 @@ import numpy as np
 
 from eager import autograd
 from eager.autograd.function import Methods
-from eager.aval import Aval
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
+from eager.core.dispatch import apply
+from eager.core.sym import SymNumber
+from eager.core.tape import Edge, edge_of, full, mode, sweep
+from eager.core.tensor import Tensor, wrap
+from eager.core.traced import Traced
 from eager.device.array import DeviceArray
-from eager.dispatch import apply
-from eager.dtype import DType
 from eager.ops.move import stack
-from eager.sym import SymNumber
-from eager.tape import Edge, edge_of, full, mode, sweep
-from eager.tensor import Tensor, wrap
-from eager.traced import Traced
+from eager.sizes.aval import Aval
 from jitcap.graph import (
     AS_NUMBER,
     INPUT,

@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.op import REGISTRY
-from eager.sym import SymNumber
+from eager.base import dtype as dt
+from eager.core.op import REGISTRY
+from eager.core.sym import SymNumber
+from eager.sizes.aval import Aval
 from jitcap.graph import Arg, Node
 from jitcap.walks import after_parents
 

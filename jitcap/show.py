@@ -20,17 +20,17 @@ from typing import Any, Final
 import numpy as np
 
 from codegen import CheckFailed
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.control_flow import handle_of
-from eager.dispatch import apply
-from eager.interop import from_numpy
-from eager.op import REGISTRY
+from eager.base import dtype as dt
+from eager.construct.interop import from_numpy
+from eager.control_flow.cond import handle_of
+from eager.core.dispatch import apply
+from eager.core.op import REGISTRY
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor, wrap
+from eager.core.traced import Traced, fresh
 from eager.ops.move import stack
-from eager.sized import symbols_in
-from eager.sym import SymNumber
-from eager.tensor import Tensor, wrap
-from eager.traced import Traced, fresh
+from eager.sizes.aval import Aval
+from eager.sizes.substitute import symbols_in
 from jitcap.graph import (
     AS_NUMBER,
     BIND,

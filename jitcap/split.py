@@ -18,13 +18,14 @@ from types import CodeType, FunctionType
 from typing import Any, Final
 
 from codegen import CheckFailed
-from eager import control_flow, repeat
 from eager.amp import GradScaler, autocast
 from eager.autograd import no_grad
+from eager.base.config import config
+from eager.base.dataclass import dataclass
+from eager.base.locks import rlock
 from eager.compiler import NO_CAPTURE
-from eager.config import config
-from eager.dataclass import dataclass
-from eager.locks import rlock
+from eager.control_flow import cond as control_flow
+from eager.control_flow import while_loop as repeat
 from eager.nn import Module
 from jitcap.capture import sizes
 from jitcap.capture.breaks import Break, Place, Record

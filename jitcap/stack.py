@@ -13,13 +13,15 @@ from collections.abc import Callable
 from types import FrameType, FunctionType
 from typing import Any, Final, TypeVar
 
-from eager.recursion import add_frames
+from eager.base.recursion import add_frames
 
 SLACK: Final = 50  # so few are not worth a limit that the program can see
 MOST: Final = 1000  # calls in each other: each takes a part of the stack of C
 _IN_C: Final = int(sys.version_info < (3, 12))  # where a call of an object by C counts, too
 
-_PASSED: Final = "importlib._bootstrap"  # in a file's name: see `eager.notice.is_passed_over`
+_PASSED: Final = (
+    "importlib._bootstrap"  # in a file's name: see `eager.base.compat_warnings.is_passed_over`
+)
 T = TypeVar("T", bound=Callable[..., Any])
 
 

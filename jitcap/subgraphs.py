@@ -24,9 +24,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from eager.aval import Aval, scalar_aval
-from eager.dataclass import dataclass
-from eager.op import REGISTRY, Attrs, Op
+from eager.base.dataclass import dataclass
+from eager.core.op import REGISTRY, Attrs, Op
+from eager.sizes.aval import Aval, scalar_aval
 from jitcap.graph import (
     AS_NUMBER,
     GRAPH_OPS,

@@ -1,8 +1,8 @@
 """Beside capture: the symbols of one program. Questions about sizes -> guards and run-time numbers.
 
-`eager.symint` says what a size may be; here is who its symbols ask. A symbol is an input of the
-graph, an int that the entry reads (`x.shape[0]`); a size that is an operand is arithmetic on those
-inputs, and an answer that depends on the values at hand is a guard on them.
+`eager.sizes.symint` says what a size may be; here is who its symbols ask. A symbol is an input of
+the graph, an int that the entry reads (`x.shape[0]`); a size that is an operand is arithmetic on
+those inputs, and an answer that depends on the values at hand is a guard on them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from eager.aval import contiguous_strides
-from eager.sized import symbols_in as symbols_in
-from eager.sym import SymNumber
-from eager.symint import (
+from eager.core.sym import SymNumber
+from eager.sizes.aval import contiguous_strides
+from eager.sizes.substitute import symbols_in as symbols_in
+from eager.sizes.symint import (
     Atom,
     Least,
     Monomial,

@@ -14,13 +14,13 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from eager.aval import contiguous_strides
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
+from eager.core.stand_in import Asked
+from eager.core.storage import InferenceStorage, Storage
+from eager.core.tensor import Tensor
 from eager.device.array import DeviceArray
-from eager.stand_in import Asked
-from eager.storage import InferenceStorage, Storage
-from eager.symint import SymInt
-from eager.tensor import Tensor
+from eager.sizes.aval import contiguous_strides
+from eager.sizes.symint import SymInt
 from jitcap.capture.origin import Attribute, DictOf, Fixed, ItemBy, Origin
 from jitcap.guards import Guard, Names
 

@@ -1,10 +1,11 @@
 """Tracing, the first half of capture: eager's calls on traced tensors -> nodes of a Graph.
 
-`Tracer` is what `eager.dispatch` talks to while tensors are traced (eager never imports it: it only
-calls these methods). Views and in-place writes have been resolved by `eager.traced` before `emit`,
-so what arrives here is pure. Who runs the program (the bytecode interpreter, or plain Python in
-`trace`) hands in the decisions that are not the graph's: where a value met from outside comes from,
-what a question about a run-time number is answered with, and how `.grad` of an input is read.
+`Tracer` is what `eager.core.dispatch` talks to while tensors are traced (eager never imports it: it
+only calls these methods). Views and in-place writes have been resolved by `eager.core.traced`
+before `emit`, so what arrives here is pure. Who runs the program (the bytecode interpreter, or
+plain Python in `trace`) hands in the decisions that are not the graph's: where a value met from
+outside comes from, what a question about a run-time number is answered with, and how `.grad` of an
+input is read.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from types import FrameType
 from typing import Any, cast
 
 from eager.autograd import FunctionNode
-from eager.aval import Aval, scalar_aval
-from eager.batched import Batched
-from eager.dataclass import dataclass
-from eager.dispatch import current_tracer
-from eager.notice import is_ours
-from eager.op import REGISTRY, Attrs, Op
-from eager.sym import SymNumber
-from eager.symint import SymInt
-from eager.tape import CopySlicesNode, OpNode
-from eager.tensor import Tensor, wrap
-from eager.traced import Traced, TracedStorage, UnknownValue, fresh
+from eager.base.compat_warnings import is_ours
+from eager.base.dataclass import dataclass
+from eager.core.batched import Batched
+from eager.core.dispatch import current_tracer
+from eager.core.op import REGISTRY, Attrs, Op
+from eager.core.sym import SymNumber
+from eager.core.tape import CopySlicesNode, OpNode
+from eager.core.tensor import Tensor, wrap
+from eager.core.traced import Traced, TracedStorage, UnknownValue, fresh
+from eager.sizes.aval import Aval, scalar_aval
+from eager.sizes.symint import SymInt
 from jitcap import scalars
 from jitcap.graph import (
     AS_NUMBER,
@@ -91,7 +92,7 @@ def _one(tensor: Tensor) -> Tensor:
 
 class Tracer:
     """Appends nodes, and notes which of them went on the tape; for eager: the protocol of
-    `eager.traced`."""
+    `eager.core.traced`."""
 
     counts_rounds, rounds = False, cast("Any", None)  # the number of rounds of a loop is no size
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.tensor import Tensor
+from eager.core.tensor import Tensor
 from jitcap.capture import sizes
 from jitcap.capture.origin import ANY, APART, Item, siblings
 from jitcap.capture.result import Version

@@ -7,7 +7,7 @@ output exists; and so it is in the graphs that nodes hold.
 
 from __future__ import annotations
 
-from eager.aval import Aval
+from eager.sizes.aval import Aval
 from jitcap.graph import INPUT, ITEM, Graph, GraphOp, Node, aval_of
 from jitcap.show import show
 from jitcap.subgraphs import SubgraphOp

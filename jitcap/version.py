@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 from jitcap.capture.result import Version
 from jitcap.graph import Graph
 from jitcap.pipeline import Executable

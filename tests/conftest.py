@@ -47,7 +47,7 @@ def fixed_seed():
 @pytest.fixture(autouse=True, scope="session")
 def notices_raise():
     """A notice of ours never changes what a program does; one that a test does not expect, does."""
-    notice = pytest.importorskip("eager.notice")
+    notice = pytest.importorskip("eager.base.compat_warnings")
 
     def raised(message: Warning, _: object) -> None:
         raise message

@@ -19,11 +19,11 @@ from device_ops import Outcome
 
 import eager
 import jitcap
-from eager import on_device
+from eager.core import on_device
+from eager.core.op import Sample
+from eager.core.registry import Public
+from eager.core.tensor import Tensor
 from eager.device import places
-from eager.op import Sample
-from eager.registry import Public
-from eager.tensor import Tensor
 
 TOGETHER = 20
 

@@ -14,10 +14,10 @@ import numpy as np
 import op_harness as harness
 
 import eager
-from eager import on_device
-from eager.op import Sample
-from eager.registry import PUBLIC, Public
-from eager.tensor import Tensor
+from eager.core import on_device
+from eager.core.op import Sample
+from eager.core.registry import PUBLIC, Public
+from eager.core.tensor import Tensor
 
 # What is right to do on the host, or is not asked of a device: {name: why}.
 HOST_ONLY = {

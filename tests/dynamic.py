@@ -20,11 +20,11 @@ import op_harness as harness
 import codegen
 import eager
 from codegen.ir.schema import Target
-from eager.aval import Aval
-from eager.op import Sample, aval_of
-from eager.registry import PUBLIC, Public
-from eager.symint import SymInt
-from eager.traced import UnknownValue
+from eager.core.op import Sample, aval_of
+from eager.core.registry import PUBLIC, Public
+from eager.core.traced import UnknownValue
+from eager.sizes.aval import Aval
+from eager.sizes.symint import SymInt
 from jitcap.lower import lower
 from jitcap.symbols import Sizes, holds
 from jitcap.tracer import DataDependent, trace
@@ -54,7 +54,7 @@ class Told(Sizes):
         self.places.append(place())
 
 
-BENEATH = ("eager.symint", "eager.polynomial", "eager.size_ranges")
+BENEATH = ("eager.sizes.symint", "eager.sizes.polynomial", "eager.sizes.size_ranges")
 
 
 def place() -> str:

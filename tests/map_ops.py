@@ -14,9 +14,9 @@ import op_harness as harness
 from device_ops import Outcome, difference
 
 import eager
-from eager.op import Sample
-from eager.registry import PUBLIC, Public
-from eager.tensor import Tensor
+from eager.core.op import Sample
+from eager.core.registry import PUBLIC, Public
+from eager.core.tensor import Tensor
 
 Place = tuple[
     str, int

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import eager
-from eager import dtype as dt
-from eager.op import Sample
-from eager.registry import PUBLIC, Public
+from eager.base import dtype as dt
+from eager.core.op import Sample
+from eager.core.registry import PUBLIC, Public
 
 try:  # the newer Pythons run what needs no reference
     torch: Any = importlib.import_module("torch")

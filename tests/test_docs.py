@@ -291,7 +291,7 @@ def test_the_page_of_sizes_shows_what_is_printed(request):
 
 
 def test_every_setting_is_documented():
-    config = pytest.importorskip("eager.config")
+    config = pytest.importorskip("eager.base.config")
     page = (ROOT / "docs" / "debugging.md").read_text()
     rows = [[cell.strip(" `") for cell in line.split("|")] for line in page.splitlines()]
     defaults = {row[1]: row[2] for row in rows if len(row) > 3}

@@ -72,8 +72,8 @@ def test_no_import_of_our_own_inside_a_function():
 
 # Where modules are imported by name: {path: why}.
 BY_NAME = {
-    "eager/plugins.py": "the seam: what a higher package provides for eager, by entry point",
-    "eager/later.py": "parts of eager that are imported when they are first named",
+    "eager/base/plugins.py": "the seam: what a higher package provides for eager, by entry point",
+    "eager/base/lazy_imports.py": "parts of eager that are imported when they are first named",
     "codegen/targets/triton/runtime/kernel.py": "a module of codegen that needs the optional package triton",
 }
 
@@ -126,4 +126,4 @@ def test_dataclasses_are_ours():
         if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
         if any(alias.name == "dataclass" for alias in node.names)
     ]
-    assert theirs == ["eager/dataclass.py"]
+    assert theirs == ["eager/base/dataclass.py"]

@@ -191,7 +191,7 @@ def test_a_dependency_is_imported_or_looked_for(extra, package):
 
 def test_flags_are_few():
     """At most 15 settings, all in one table."""
-    config = pytest.importorskip("eager.config")
+    config = pytest.importorskip("eager.base.config")
     flags = getattr(config, "FLAGS", None)
     assert flags is None or len(flags) <= 15
 

@@ -12,9 +12,9 @@ from codegen.targets.triton.runtime.build import DEFAULT_TARGET, compile_offline
 from codegen.targets.triton.runtime.kernel import ALIGNMENT, kernels_of
 from codegen.targets.triton.runtime.resident import Resident
 from codegen.targets.triton.tile import DEFAULT
+from eager.core.tensor import Tensor
 from eager.device.pool import Pool
 from eager.device.sim import SimDevice
-from eager.tensor import Tensor
 from jitcap.lower import lower
 from jitcap.tracer import trace
 

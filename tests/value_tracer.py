@@ -10,11 +10,11 @@ import operator
 import numpy as np
 
 import eager
-from eager.dispatch import current_tracer
-from eager.op import aval_of
-from eager.sym import SymNumber
-from eager.tensor import wrap
-from eager.traced import fresh
+from eager.core.dispatch import current_tracer
+from eager.core.op import aval_of
+from eager.core.sym import SymNumber
+from eager.core.tensor import wrap
+from eager.core.traced import fresh
 
 
 class Untaped:
@@ -86,7 +86,7 @@ class ValueTracer(Untaped):
 
     def placeholder(self, name, aval):
         """Values of one step of a loop (`ctc_loss`) are no values: see tests/jitcap/test_scan.py."""
-        raise eager.traced.UnknownValue(name)
+        raise eager.core.traced.UnknownValue(name)
 
     def size_of(self, sym):
         return operator.index(sym)

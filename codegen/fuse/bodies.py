@@ -15,7 +15,7 @@ from typing import Any
 
 from codegen.ir.schema import Access, Fused, Library, Program, Value
 from codegen.ir.sizes import Size, is_contiguous
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 Strides = tuple[Size, ...]
 

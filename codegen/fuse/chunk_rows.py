@@ -21,10 +21,10 @@ from typing import Any, ClassVar, Final, TypeAlias
 from codegen.fuse.elements import tensors
 from codegen.ir.schema import Call, Program, Value
 from codegen.ir.sizes import is_static
-from eager.aval import Aval
-from eager.dataclass import dataclass
-from eager.dtype import DType
-from eager.op import REGISTRY, Op
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
+from eager.core.op import REGISTRY, Op
+from eager.sizes.aval import Aval
 
 LARGE = 64 << 20  # bytes of a matrix that is not held
 CHUNK = 32 << 20  # bytes of its rows that are computed at a time, at most

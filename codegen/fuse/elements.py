@@ -10,10 +10,10 @@ from codegen.ir.expr import BUILD, Expr
 from codegen.ir.schema import Call, Unsupported, Value
 from codegen.ir.sizes import Shape, Size, last, same
 from codegen.runtime.artifact import SIZE
-from eager import dtype as dt
-from eager.dataclass import dataclass
-from eager.dtype import DType
-from eager.op import Op
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
+from eager.core.op import Op
 
 Index = tuple[Affine, ...]
 

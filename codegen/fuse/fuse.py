@@ -31,9 +31,9 @@ from codegen.ir.schema import (
     Value,
 )
 from codegen.ir.sizes import Size, extent, extents, hint, order_of, same, some, span
-from eager import dtype as dt
-from eager.aval import contiguous_strides
-from eager.dataclass import dataclass
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.sizes.aval import contiguous_strides
 
 # More than this per row leaves the second-level cache: it goes to memory.
 ROW_BUFFER_BYTES = 1 << 18

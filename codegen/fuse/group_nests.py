@@ -22,7 +22,7 @@ from codegen.ir.affine import Affine, Axis
 from codegen.ir.expr import Read
 from codegen.ir.schema import Refusal, Step
 from codegen.ir.sizes import Size, extent, hint, same, some
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 # Of one kernel, and nodes of all its members: C++ compile time grows faster than the kernel.
 MAX_MEMBERS: Final = 48

@@ -18,7 +18,7 @@ from codegen.ir.expr import Apply, Expr, Read
 from codegen.ir.rewrite import Rewrite
 from codegen.ir.schema import Loops, Nest, Step, Value
 from codegen.ir.sizes import Size, extent, hint
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 # Additions per element that are cheaper than a trip through memory: of what reads no large operand
 # (a mask, a one-hot row), and of the rest.

@@ -20,11 +20,11 @@ from codegen.ir.monoid import ARGMAX, ARGMIN, MAX, MIN, MONOIDS, SUM, Monoid
 from codegen.ir.rewrite import Rewrite
 from codegen.ir.schema import Call, Loops, Nest, Program, Step, Value
 from codegen.ir.sizes import Size, at_least, blocks, extent, extents, hint, is_static, same, some
-from eager import dtype as dt
-from eager.aval import Aval, scalar_aval
-from eager.dtype import DType
-from eager.op import REGISTRY
+from eager.base import dtype as dt
+from eager.base.dtype import DType
+from eager.core.op import REGISTRY
 from eager.ops.kinds import Pointwise
+from eager.sizes.aval import Aval, scalar_aval
 
 Item = Nest | Step
 BUILDERS: Final = {d.name: expr.Builder(d) for d in dt.ALL}

@@ -15,7 +15,7 @@ from codegen.ir.affine import Affine
 from codegen.ir.expr import Read
 from codegen.ir.schema import Loops, Nest, Step, Value
 from codegen.ir.sizes import Shape, Size, at_least, is_contiguous, same
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -59,12 +59,12 @@ from codegen.ir.sizes import (
     round_up,
     same,
 )
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.dataclass import dataclass
-from eager.dtype import DType
-from eager.op import REGISTRY, Op
-from eager.symint import Fixing
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
+from eager.core.op import REGISTRY, Op
+from eager.sizes.aval import Aval
+from eager.sizes.symint import Fixing
 
 BLOCK = 2 << 20  # bytes of a block's elements: measured from 1,024 to 8,192 columns
 TALLEST, PANEL = 126, 14  # rows of a block: at most; in steps of

@@ -23,8 +23,8 @@ from typing import Final, TypeAlias
 from codegen.fuse.elements import tensors
 from codegen.ir.schema import Call, Program, Value
 from codegen.ir.sizes import Shape, Size, hint, same_all
-from eager.aval import Aval
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
+from eager.sizes.aval import Aval
 
 LEAST = 2 << 20  # bytes of elements: what stays in the second-level caches costs little
 DEEPEST = 128  # the depth of a product that is cheaper to compute again than to read

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from codegen.ir.schema import Call, Program, Value
 from codegen.ir.sizes import same
-from eager.aval import Aval
-from eager.dataclass import dataclass
-from eager.op import REGISTRY
+from eager.base.dataclass import dataclass
+from eager.core.op import REGISTRY
+from eager.sizes.aval import Aval
 
 if TYPE_CHECKING:
     from codegen.fuse.row_groups import RowGroup

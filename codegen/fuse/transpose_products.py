@@ -11,8 +11,8 @@ from dataclasses import replace
 from itertools import count
 
 from codegen.ir.schema import Call, Program, Value
-from eager.aval import Aval
-from eager.op import REGISTRY
+from eager.core.op import REGISTRY
+from eager.sizes.aval import Aval
 
 
 def transpose_products(program: Program) -> Program:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from codegen.ir.schema import Call, Value
 from codegen.ir.sizes import Shape, same
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 if TYPE_CHECKING:
     from codegen.fuse.row_groups import RowGroup

@@ -43,7 +43,7 @@ from codegen.ir.sizes import (
     same,
     spelled,
 )
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 Terms = tuple[tuple["Atom", Size], ...]
 Order = tuple[Any, ...]  # what an atom says, as something to sort by

@@ -6,7 +6,7 @@ within a compile equality is `is`, so CSE is free.
     Load(buffer, offset)             element at `offset` of a buffer: what reads become in fusion
     IndexOf(index)                   the value of an index, int64
     Local(name)                      the result of a reduction of an earlier stage, one per row
-    Apply(fn, args)                  a scalar intrinsic (`eager.scalar.VOCABULARY`)
+    Apply(fn, args)                  a scalar intrinsic (`eager.base.scalar.VOCABULARY`)
     Cast(arg)                        conversion to `dtype`
     Select(cond, then, other)        like where, but lazy: the branch not taken may be out of bounds
     Checked(arg, lo, hi, where)      arg, an index from data; IndexError unless lo <= arg <= hi
@@ -35,12 +35,12 @@ import numpy as np
 from codegen.ir import affine
 from codegen.ir.affine import Affine, Axis
 from codegen.ir.sizes import Size, at_least, below, same
-from eager import dtype as dt
-from eager.dataclass import dataclass
-from eager.dtype import DType
-from eager.locks import rlock
-from eager.scalar import VOCABULARY
-from eager.symint import SymInt
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
+from eager.base.locks import rlock
+from eager.base.scalar import VOCABULARY
+from eager.sizes.symint import SymInt
 
 Operator = Callable[["Expr", Any], "Expr"]
 

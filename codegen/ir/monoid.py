@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.dataclass import dataclass
-from eager.dtype import DType
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from codegen.ir import affine, expr
 from codegen.ir.affine import Affine, Axis
 from codegen.ir.expr import Apply, Cast, Checked, Expr, IndexOf, Load, Read, Select
-from eager import dtype as dt
+from eager.base import dtype as dt
 
 OnRead = Callable[[int, tuple[Affine, ...], Read], Expr]
 OnLoad = Callable[[str, Affine, Load], Expr]

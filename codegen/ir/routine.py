@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import Any
 
 from codegen.ir.schema import Library
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 
 def is_real(step: Library) -> bool:

@@ -32,12 +32,12 @@ from codegen.ir.expr import Checked, Expr, Load
 from codegen.ir.monoid import Monoid
 from codegen.ir.rewrite import Rewrite
 from codegen.ir.sizes import Shape, Size
-from eager.aval import Aval, contiguous_strides
-from eager.dataclass import dataclass
-from eager.dtype import DType
-from eager.op import Op
-from eager.sized import symbols_in
-from eager.symint import Symbol, symbols_of
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
+from eager.core.op import Op
+from eager.sizes.aval import Aval, contiguous_strides
+from eager.sizes.substitute import symbols_in
+from eager.sizes.symint import Symbol, symbols_of
 
 # ---------------------------------------------------------------------------------- Program
 

@@ -1,6 +1,6 @@
 """Beside the loop IR: how many elements, blocks and bytes, and what is known of sizes. Every stage
 asks here, so that what a size is stands in one place: an int, or a polynomial of symbols
-(`eager.symint`), which are run-time numbers among a program's inputs.
+(`eager.sizes.symint`), which are run-time numbers among a program's inputs.
 
 A question that is asked here is answered for all values that the symbols may have, or with no:
 nothing is guarded, but for `is_short`. `hint` is the value of today, for estimates of cost only.
@@ -14,8 +14,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeAlias
 
-from eager import symint
-from eager.aval import contiguous_strides
+from eager.sizes import symint
+from eager.sizes.aval import contiguous_strides
 
 Size: TypeAlias = int  # or a SymInt, which stands for one
 Shape: TypeAlias = tuple[Size, ...]

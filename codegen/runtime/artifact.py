@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from codegen.ir.sizes import Shape, Size
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

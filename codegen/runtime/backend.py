@@ -9,7 +9,7 @@ from typing import Any
 from codegen.ir.schema import Target
 from codegen.runtime.artifact import Artifact
 from codegen.runtime.pending import Pending
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 Results = Mapping[str, Any]
 

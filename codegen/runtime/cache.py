@@ -28,9 +28,9 @@ from typing import Any, Final
 
 from codegen.runtime import scratch
 from codegen.runtime.scratch import STALE_SECONDS
-from eager.dataclass import dataclass
-from eager.locks import lock
-from eager.notice import tell
+from eager.base.compat_warnings import tell
+from eager.base.dataclass import dataclass
+from eager.base.locks import lock
 
 FORMAT: Final = 1
 LIMIT_BYTES: Final = 2 << 30

@@ -14,10 +14,10 @@ import numpy as np
 
 from codegen.ir.schema import Access, Library
 from codegen.runtime.artifact import CheckFailed
-from eager.aval import Aval
-from eager.dataclass import dataclass
-from eager.op import Op
-from eager.sized import concrete
+from eager.base.dataclass import dataclass
+from eager.core.op import Op
+from eager.sizes.aval import Aval
+from eager.sizes.substitute import concrete
 
 ARRAY: Final = "array"  # an operand that is an array; another string is a number known at run time
 NUMBER: Final = "number"

@@ -12,8 +12,8 @@ from numpy.lib.stride_tricks import as_strided
 from codegen.ir.schema import Access, Buffer, Fused, Value
 from codegen.ir.sizes import span
 from codegen.runtime.artifact import Array
-from eager.sized import concrete
-from eager.symint import evaluate
+from eager.sizes.substitute import concrete
+from eager.sizes.symint import evaluate
 
 
 class Memory:

@@ -15,7 +15,7 @@ from dataclasses import field
 from typing import Generic, Protocol, TypeVar
 
 from codegen.ir.schema import Fused
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 
 class Item(Protocol):

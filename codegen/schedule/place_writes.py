@@ -19,8 +19,8 @@ from codegen.ir import affine, expr
 from codegen.ir.expr import Load
 from codegen.ir.schema import Access, Fused, Kernel, Library, Stage, Store, Value
 from codegen.ir.sizes import is_contiguous, same_all, some
-from eager.aval import contiguous_strides
-from eager.op import REGISTRY
+from eager.core.op import REGISTRY
+from eager.sizes.aval import contiguous_strides
 
 UPDATING: Final = ("call", "dot_add")  # steps that can write a result over an operand
 # Those that change a few places of their first operand, which the result's memory may hold already.

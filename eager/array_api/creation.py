@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, Final
 
-from eager import dtype as dt
-from eager import interop
-from eager.aval import result_type as _result_type
+from eager.base import dtype as dt
+from eager.base.dtype import DType, bool_, finfo, iinfo
+from eager.construct import interop
+from eager.core.op import aval_of as _aval_of
+from eager.core.registry import PUBLIC
+from eager.core.tensor import Tensor
 from eager.device import CPU
-from eager.dtype import DType, bool_, finfo, iinfo
-from eager.op import aval_of as _aval_of
-from eager.registry import PUBLIC
-from eager.tensor import Tensor
+from eager.sizes.aval import result_type as _result_type
 
 _FLOATS: Final = {d.name: d for d in (dt.float32, dt.float64)}
 _COMPLEX: Final = {d.name: d for d in (dt.complex64, dt.complex128)}

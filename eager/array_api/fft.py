@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eager import fft as _fft
-from eager.tensor import Tensor
+from eager.core.tensor import Tensor
 
 
 def _one(name: str) -> Any:

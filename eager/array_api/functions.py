@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from eager import dtype as dt
 from eager.array_api.creation import INTEGERS, full, functions, result_type
-from eager.aval import broadcast_shapes
-from eager.dtype import DType, bool_
-from eager.tensor import Tensor
+from eager.base import dtype as dt
+from eager.base.dtype import DType, bool_
+from eager.core.tensor import Tensor
+from eager.sizes.aval import broadcast_shapes
 
 Axis = int | tuple[int, ...] | None
 

@@ -12,7 +12,7 @@ from eager.array_api.functions import Axis, axes_of, broadcast_arrays, count_non
 from eager.array_api.functions import matrix_transpose as matrix_transpose
 from eager.array_api.functions import tensordot as tensordot
 from eager.array_api.functions import vecdot as vecdot
-from eager.tensor import Tensor
+from eager.core.tensor import Tensor
 
 matmul = functions.matmul
 det, inv, matrix_power, slogdet = _linalg.det, _linalg.inv, _linalg.matrix_power, _linalg.slogdet

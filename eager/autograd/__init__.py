@@ -1,7 +1,7 @@
 """Automatic differentiation as users call it: backward, grad, hooks; modes and
 `Function` from their files.
 
-tensors on the tape (`eager/tape.py`) -> `.grad`, or gradients.
+tensors on the tape (`eager/core/tape.py`) -> `.grad`, or gradients.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from eager.autograd.grad_mode import is_grad_enabled as is_grad_enabled
 from eager.autograd.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
 from eager.autograd.grad_mode import no_grad as no_grad
 from eager.autograd.grad_mode import set_grad_enabled as set_grad_enabled
-from eager.dispatch import innermost
-from eager.gradient_hooks import RemovableHandle, hook_node
-from eager.notice import ignore, warn
-from eager.tape import Edge, accumulate, edge_of, full, hooked, in_rows, sweep
-from eager.tape import Node as Node
-from eager.tape import Saved as Saved
-from eager.tape import mode as mode
-from eager.tensor import Tensor
-from eager.tracebacks import trim
-from eager.vmapped import vmap
+from eager.autograd.vmapped import vmap
+from eager.base.compat_warnings import ignore, warn
+from eager.base.tracebacks import trim
+from eager.core.dispatch import innermost
+from eager.core.gradient_hooks import RemovableHandle, hook_node
+from eager.core.tape import Edge, accumulate, edge_of, full, hooked, in_rows, sweep
+from eager.core.tape import Node as Node
+from eager.core.tape import Saved as Saved
+from eager.core.tape import mode as mode
+from eager.core.tensor import Tensor
 
 
 def backward(

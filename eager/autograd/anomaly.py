@@ -1,17 +1,17 @@
 """Anomaly detection: the sweep back stops at the first gradient with a NaN. a region of the program
 -> RuntimeErrors that name the derivative.
 
-The checks are in `eager/tape.py`; a compiled function that is swept under them is split there.
+The checks are in `eager/core/tape.py`; a compiled function that is swept under them is split there.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from eager.dispatch import tracing
-from eager.notice import warn
-from eager.tape import Anomaly, mode
-from eager.traced import UnknownValue
+from eager.base.compat_warnings import warn
+from eager.core.dispatch import tracing
+from eager.core.tape import Anomaly, mode
+from eager.core.traced import UnknownValue
 
 
 def is_anomaly_enabled() -> bool:

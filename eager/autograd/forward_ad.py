@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from eager.autograd import grad, is_grad_enabled
 from eager.autograd.grad_mode import recording
-from eager.dispatch import variable
-from eager.tape import full
-from eager.tensor import Tensor
+from eager.core.dispatch import variable
+from eager.core.tape import full
+from eager.core.tensor import Tensor
 
 
 class UnpackedDualTensor(NamedTuple):

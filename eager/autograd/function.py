@@ -13,11 +13,11 @@ from types import FunctionType
 from typing import Any, Protocol
 
 from eager.autograd.grad_mode import is_grad_enabled, no_grad
-from eager.batched import Batched, Level
-from eager.dispatch import innermost, lifted
-from eager.tape import FREED, Node, Saved, differentiable, full, mode, require_savable
-from eager.tensor import Tensor, bare, wrap
-from eager.traced import Traced
+from eager.core.batched import Batched, Level
+from eager.core.dispatch import innermost, lifted
+from eager.core.tape import FREED, Node, Saved, differentiable, full, mode, require_savable
+from eager.core.tensor import Tensor, bare, wrap
+from eager.core.traced import Traced
 
 __all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 

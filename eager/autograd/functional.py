@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eager.autograd import enable_grad, grad
-from eager.dispatch import variable
+from eager.autograd.vmapped import directions, vmap
+from eager.core.dispatch import variable
+from eager.core.tape import full
+from eager.core.tensor import Tensor
 from eager.ops.move import stack
-from eager.tape import full
-from eager.tensor import Tensor
-from eager.vmapped import directions, vmap
 
 Tensors = tuple[Tensor, ...]
 

@@ -1,6 +1,6 @@
 """Whether operations are recorded: the modes of `eager.autograd`, as functions and contexts.
 
-a request -> the thread's mode (`eager.tape.mode`), which dispatch reads.
+a request -> the thread's mode (`eager.core.tape.mode`), which dispatch reads.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from eager.tape import mode
+from eager.core.tape import mode
 
 __all__ = [
     "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad",

@@ -7,12 +7,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from eager.dispatch import tracing
-from eager.notice import ignore
-from eager.tape import Node as Node
-from eager.tape import mode
-from eager.tensor import Tensor
-from eager.traced import UnknownValue
+from eager.base.compat_warnings import ignore
+from eager.core.dispatch import tracing
+from eager.core.tape import Node as Node
+from eager.core.tape import mode
+from eager.core.tensor import Tensor
+from eager.core.traced import UnknownValue
 
 __all__ = [
     "GradientEdge", "Node", "get_gradient_edge", "increment_version",

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from eager.absent import Absent, absent
+from eager.base.compat_warnings import refuse
+from eager.base.stub_modules import Absent, absent
+from eager.core.on_device import host_runs as host_runs
 from eager.cuda import amp as amp
 from eager.device import default, places
 from eager.device import device as device_type
 from eager.device.pool import Pool, text
 from eager.device.protocol import OutOfMemoryError as OutOfMemoryError
 from eager.device.protocol import Properties
-from eager.notice import refuse
-from eager.on_device import host_runs as host_runs
 from eager.random import Generator, generator_of
 
 nvtx = absent("cuda.nvtx", "there are no ranges for NVIDIA's profiler: use eager.profiler", "")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 
 from eager import amp
-from eager import dtype as dt
-from eager.dtype import DType
-from eager.notice import warn
+from eager.base import dtype as dt
+from eager.base.compat_warnings import warn
+from eager.base.dtype import DType
 
 
 class autocast(amp.autocast):

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from eager.aval import Aval, OfAval, contiguous_strides
+from eager.base.dtype import DType
 from eager.device.pool import Buffer
 from eager.device.protocol import Region
-from eager.dtype import DType
+from eager.sizes.aval import Aval, OfAval, contiguous_strides
 
 
 def _refusal(what: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Final
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 COUNTED: Final = (
     "launches", "recordings", "replays", "copies_to_device", "copies_to_host", "copies_on_device",

@@ -20,6 +20,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager.base.compat_warnings import user_line
+from eager.base.locks import lock, rlock
 from eager.device import libcuda
 from eager.device.counters import Counters
 from eager.device.libcuda import Attribute, CaptureMode, FunctionAttribute
@@ -34,8 +36,6 @@ from eager.device.protocol import (
     Properties,
     Region,
 )
-from eager.locks import lock, rlock
-from eager.notice import user_line
 
 STAGED: Final = 1 << 20  # a larger copy from pageable memory waits in place of being copied twice
 STATIC_SHARED: Final = 48 << 10  # more shared memory must be asked for

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 from eager.device.protocol import Properties
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 from eager.device.protocol import RaceError, Region
 
 Clock = dict[str, int]  # by the name of the stream

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from eager.config import config
+from eager.base.config import config
+from eager.base.locks import lock
 from eager.device import CPU, cuda, default, device
 from eager.device.pool import Pool
 from eager.device.protocol import DeviceUnavailable
 from eager.device.sim import SimDevice
-from eager.locks import lock
 
 SIMULATED: Final = "sim"
 HOW: Final = 'tensors live on the cpu. JITCAP_DEVICE=sim makes "cuda" a simulated GPU (docs/gpu.md)'

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from eager.aval import Aval
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 from eager.device.protocol import Kernel
+from eager.sizes.aval import Aval
 
 
 class NoKernel(Exception):

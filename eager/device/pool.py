@@ -14,9 +14,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
+from eager.base.locks import rlock
 from eager.device.checks import Checks
 from eager.device.protocol import Device, Grid, OutOfMemoryError, Region
-from eager.locks import rlock
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 Array = np.ndarray[Any, Any]
 Grid = tuple[int, int, int]

@@ -19,7 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.dataclass import dataclass
+from eager.base.compat_warnings import user_line
+from eager.base.dataclass import dataclass
+from eager.base.locks import rlock
 from eager.device.counters import Counters
 from eager.device.model import H200, H200_PROPERTIES, Model
 from eager.device.order import Clock, Order
@@ -34,8 +36,6 @@ from eager.device.protocol import (
     RaceError,
     Region,
 )
-from eager.locks import rlock
-from eager.notice import user_line
 
 FIRST_ADDRESS: Final = 0x0A00_0000_0000  # no memory of a process lies there
 APART: Final = 1 << 40  # between the memories of two devices

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from eager import dtype as dt
-from eager.aval import Aval
+from eager.base import dtype as dt
 from eager.device import device, places
 from eager.device.array import DeviceArray
 from eager.device.pinned import is_pinned
 from eager.device.pool import Buffer, Pool
 from eager.device.protocol import Array, Region
+from eager.sizes.aval import Aval
 
 
 def pinned_copy(array: Array) -> Array:

@@ -6,6 +6,7 @@ Plain Python over the ops, so that losses written with them are captured and dif
 
 from __future__ import annotations
 
+from eager.base.submodules import name_submodules as _name_submodules
 from eager.distributions import categorical, constraints, normal, transforms
 from eager.distributions.categorical import Bernoulli, Categorical
 from eager.distributions.counts import (
@@ -76,7 +77,6 @@ from eager.distributions.transforms import (
     Transform,
     identity_transform,
 )
-from eager.submodules import name_submodules as _name_submodules
 
 __all__ = [
     "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "CatTransform",

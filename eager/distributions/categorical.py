@@ -6,16 +6,16 @@ import math
 from typing import Any
 
 from eager.autograd import no_grad
+from eager.construct.interop import tensor
+from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution, OfProbs
 from eager.distributions.utils import probs_to_logits
-from eager.interop import tensor
 from eager.nn.functional import binary_cross_entropy_with_logits, softplus
 from eager.ops.create import arange
 from eager.ops.pointwise import where
 from eager.ops.view import broadcast_tensors
 from eager.random import bernoulli, multinomial
-from eager.tensor import Tensor
 
 
 def _one_of(probs: Any, logits: Any) -> None:

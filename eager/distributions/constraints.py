@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eager import linalg
-from eager.dtype import bool_, finfo
+from eager.base.dtype import bool_, finfo
+from eager.core.tensor import Tensor
 from eager.ops.move import cat as _joined
 from eager.ops.move import stack as _stacked
-from eager.tensor import Tensor
 
 
 class Constraint:

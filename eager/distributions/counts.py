@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from eager.autograd import no_grad
+from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
 from eager.distributions.categorical import Categorical, _one_of
 from eager.distributions.distribution import Distribution, OfProbs
@@ -15,7 +16,6 @@ from eager.nn.functional import one_hot, softplus
 from eager.ops.create import arange, eye
 from eager.ops.pointwise import where
 from eager.random import _standard_gamma, binomial, poisson
-from eager.tensor import Tensor
 
 
 class Poisson(Distribution):

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from eager.autograd import no_grad
+from eager.base.compat_warnings import warn
+from eager.core.dispatch import must_hold
+from eager.core.tensor import Tensor
 from eager.device import Size
-from eager.dispatch import must_hold
 from eager.distributions.constraints import Constraint, independent, is_dependent
-from eager.notice import warn
 from eager.random import rand
-from eager.tensor import Tensor
 
 
 class Distribution:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution
 from eager.distributions.scalar_transforms import PowerTransform
@@ -13,7 +14,6 @@ from eager.distributions.utils import broadcast_all
 from eager.ops.move import stack
 from eager.ops.pointwise import where
 from eager.random import _standard_gamma, randn
-from eager.tensor import Tensor
 
 
 class Gamma(Distribution):

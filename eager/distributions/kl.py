@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from eager import linalg
+from eager.core.tensor import Tensor
 from eager.distributions.categorical import Bernoulli, Categorical
 from eager.distributions.counts import Binomial, Geometric, OneHotCategorical, Poisson
 from eager.distributions.distribution import Distribution, Independent
@@ -25,7 +26,6 @@ from eager.distributions.normal import Exponential, MultivariateNormal, Normal, 
 from eager.distributions.relaxed import ContinuousBernoulli
 from eager.distributions.transformed import TransformedDistribution
 from eager.ops.pointwise import where
-from eager.tensor import Tensor
 
 _EULER = 0.57721566490153286061
 _PAIRS: dict[tuple[type, type], Any] = {}

@@ -7,6 +7,8 @@ import math
 from typing import Any
 
 from eager.autograd import no_grad
+from eager.base.dtype import finfo
+from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution
 from eager.distributions.normal import Exponential, Normal, Uniform
@@ -17,11 +19,9 @@ from eager.distributions.scalar_transforms import (
     PowerTransform,
 )
 from eager.distributions.utils import broadcast_all
-from eager.dtype import finfo
 from eager.ops.bessel import i0e, i1e
 from eager.ops.pointwise import where
 from eager.random import rand
-from eager.tensor import Tensor
 
 _EULER = 0.57721566490153286061
 

@@ -8,17 +8,17 @@ from typing import Any
 
 from eager import linalg
 from eager.autograd import no_grad
-from eager.aval import broadcast_shapes
+from eager.base.dtype import finfo
+from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution
 from eager.distributions.gamma import Beta
 from eager.distributions.normal import cholesky_factor
 from eager.distributions.utils import broadcast_all
-from eager.dtype import finfo
 from eager.ops.create import arange, eye
 from eager.ops.pointwise import where
 from eager.random import _standard_gamma, randn
-from eager.tensor import Tensor
+from eager.sizes.aval import broadcast_shapes
 
 
 class LowRankMultivariateNormal(Distribution):

@@ -7,13 +7,13 @@ import math
 from typing import Any
 
 from eager import linalg
-from eager.aval import broadcast_shapes
+from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution
 from eager.distributions.utils import broadcast_all
-from eager.former import cholesky_inverse
+from eager.linalg.deprecated import cholesky_inverse
 from eager.random import rand, randn
-from eager.tensor import Tensor
+from eager.sizes.aval import broadcast_shapes
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from eager.construct.interop import tensor
+from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
 from eager.distributions.categorical import Categorical
 from eager.distributions.counts import _OfTrials
@@ -15,11 +17,9 @@ from eager.distributions.scalar_transforms import ExpTransform, SigmoidTransform
 from eager.distributions.transformed import TransformedDistribution
 from eager.distributions.transforms_of_parts import StickBreakingTransform
 from eager.distributions.utils import clamp_probs
-from eager.interop import tensor
 from eager.nn.functional import binary_cross_entropy_with_logits
 from eager.ops.pointwise import where
 from eager.random import rand
-from eager.tensor import Tensor
 
 
 def _as_tensor(temperature: Any) -> Tensor:

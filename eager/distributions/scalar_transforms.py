@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from eager.base.dtype import finfo
+from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
-from eager.dtype import finfo
 from eager.nn.functional import softplus
-from eager.tensor import Tensor
 
 
 class Transform:

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from eager.autograd import no_grad
+from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
 from eager.distributions.categorical import Categorical
 from eager.distributions.distribution import Distribution, Independent
@@ -22,7 +23,6 @@ from eager.distributions.scalar_transforms import (
 )
 from eager.distributions.utils import broadcast_all
 from eager.ops.pointwise import where
-from eager.tensor import Tensor
 
 
 class TransformedDistribution(Distribution):

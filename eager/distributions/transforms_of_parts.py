@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from eager import linalg
+from eager.base.dtype import finfo
+from eager.construct.interop import from_numpy
+from eager.core.tensor import Tensor
 from eager.device import Size
 from eager.distributions import constraints as c
 from eager.distributions.scalar_transforms import Transform, _inside, _summed
-from eager.dtype import finfo
-from eager.interop import from_numpy
 from eager.nn.functional import logsigmoid, pad, softplus
 from eager.ops.create import eye
 from eager.ops.index_and_sort import iota
 from eager.ops.move import cat, stack
-from eager.tensor import Tensor
 
 
 class _Plain(Transform):

@@ -6,11 +6,11 @@ from __future__ import annotations
 from functools import cached_property as lazy_property
 from typing import Any
 
-from eager.dtype import finfo
-from eager.interop import tensor
+from eager.base.dtype import finfo
+from eager.construct.interop import tensor
+from eager.core.tensor import Tensor
 from eager.nn.functional import softmax
 from eager.ops.view import broadcast_tensors
-from eager.tensor import Tensor
 
 __all__ = [
     "broadcast_all", "clamp_probs", "lazy_property", "logits_to_probs", "probs_to_logits",

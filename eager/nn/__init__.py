@@ -3,7 +3,7 @@
 Modules, functions, initialisation, utilities.
 """
 
-from eager.misspelled import missing
+from eager.base.misspelled import missing
 from eager.nn import attention, functional, init, modules, parallel, parameter, utils
 from eager.nn.modules import *  # noqa: F403 (the one list of layers is theirs)
 from eager.nn.parallel import DataParallel

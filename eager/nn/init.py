@@ -8,15 +8,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from eager import fills
 from eager import random as rng
 from eager.autograd import no_grad
+from eager.base.compat_warnings import warn
+from eager.base.misspelled import missing
+from eager.core.tensor import Tensor
 from eager.linalg import qr
-from eager.misspelled import missing
-from eager.notice import warn
 from eager.ops.index_and_sort import iota
-from eager.random import Generator
-from eager.tensor import Tensor
+from eager.random import Generator, in_place
 
 _LINEAR = {
     "linear", "conv1d", "conv2d", "conv3d",
@@ -46,7 +45,7 @@ def uniform_(
 ) -> Tensor:
     """Uniform on [a, b)."""
     with no_grad():
-        return fills.uniform_(tensor, a, b, generator=generator)
+        return in_place.uniform_(tensor, a, b, generator=generator)
 
 
 def normal_(
@@ -54,7 +53,7 @@ def normal_(
 ) -> Tensor:
     """Normal with the given mean and standard deviation."""
     with no_grad():
-        return fills.normal_(tensor, mean, std, generator=generator)
+        return in_place.normal_(tensor, mean, std, generator=generator)
 
 
 def trunc_normal_(
@@ -77,7 +76,7 @@ def trunc_normal_(
         )
     with no_grad():
         low, high = 2 * below(a) - 1, 2 * below(b) - 1
-        fills.uniform_(tensor, low, high, generator=generator)
+        in_place.uniform_(tensor, low, high, generator=generator)
         drawn = tensor.erfinv() * (std * math.sqrt(2.0)) + mean
         return tensor.copy_(drawn.clamp(a, b))
 
@@ -214,7 +213,7 @@ def sparse_(
     rows, columns = tensor.shape
     zeros = math.ceil(sparsity * rows)
     with no_grad():
-        fills.normal_(tensor, 0.0, std, generator=generator)
+        in_place.normal_(tensor, 0.0, std, generator=generator)
         for column in range(columns):
             tensor[rng.randperm(rows, generator=generator)[:zeros], column] = 0
     return tensor

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eager.absent import distributed
+from eager.base.stub_modules import distributed
 from eager.nn.modules.module import Module
 
 

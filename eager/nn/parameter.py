@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from eager import dtype as dt
+from eager.base import dtype as dt
+from eager.core.tensor import Tensor, unmade
+from eager.core.traced import UnknownValue
 from eager.ops.create import empty
-from eager.tensor import Tensor, unmade
-from eager.traced import UnknownValue
 
 
 def _over(cls: type[Tensor], data: Tensor) -> Any:

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from eager import dtype as dt
-from eager.casts import on_gpus, rounded_once
-from eager.dispatch import apply
-from eager.op import Samples
+from eager.base import dtype as dt
+from eager.core.casts import on_gpus, rounded_once
+from eager.core.dispatch import apply
+from eager.core.op import Samples
+from eager.core.registry import F, in_place, overwrite, public
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.elementary import sigmoid
 from eager.ops.kinds import Pointwise
 from eager.ops.pointwise import Vjp, not_for, where
-from eager.registry import F, in_place, overwrite, public
-from eager.tensor import Tensor
 
 _OF_COMPLEX = frozenset({"silu", "softsign", "tanhshrink"})
 _wide = s.both(s.on(-3.1, 3.3), s.on(-4.57, 4.31))

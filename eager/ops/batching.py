@@ -1,9 +1,9 @@
 """Many examples at once: each kind of op on tensors that have the examples in front. a call of an
 op -> ops on all examples.
 
-The rules are those of `vmap` (`eager/vmapped.py`), one for a kind, in eager's own ops, so that they
-run, are differentiated and are captured like what a program writes. What an op looks at as a whole
-(`core` of its record is None) is called once for each example, and says so.
+The rules are those of `vmap` (`eager/autograd/vmapped.py`), one for a kind, in eager's own ops, so
+that they run, are differentiated and are captured like what a program writes. What an op looks at
+as a whole (`core` of its record is None) is called once for each example, and says so.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from eager import dtype as dt
-from eager.aval import Aval, scalar_aval
-from eager.batched import Level
-from eager.dispatch import apply
-from eager.notice import tell
-from eager.op import REGISTRY, Op
+from eager.base import dtype as dt
+from eager.base.compat_warnings import tell
+from eager.core.batched import Level
+from eager.core.dispatch import apply
+from eager.core.op import REGISTRY, Op
+from eager.core.tensor import Tensor
 from eager.ops.complex import PartView
 from eager.ops.contract import CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, DOT, Contract, Dot
 from eager.ops.dynamic import Dynamic
@@ -38,7 +38,7 @@ from eager.ops.move import stack
 from eager.ops.sort import Sort
 from eager.ops.view import EXPAND, PERMUTE, RESHAPE, SELECT
 from eager.ops.window import Window
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval, scalar_aval
 
 Attrs = Mapping[str, Any]
 _DIMS = ("dim", "dims", "dim1", "dim2")  # attributes that name dimensions

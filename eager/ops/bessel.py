@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from eager.core.registry import under
 from eager.ops import samples as s
 from eager.ops.pointwise import UnaryFn, unary, where
-from eager.registry import under
 
 _SPLIT = 8.0  # the small arguments are up to here
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from eager.op import Sample
+from eager.core.op import Sample
 from eager.ops import samples as s
 from eager.ops.bessel import _fitted, _sum
 from eager.ops.pointwise import UnaryFn, unary

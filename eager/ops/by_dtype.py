@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eager import dtype as dt
+from eager.base import dtype as dt
 
 # Of complex numbers, which have no order, or of which the function is another one; and of bools
 # alone, which are no numbers.

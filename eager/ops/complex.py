@@ -12,18 +12,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval, broadcast_shapes
-from eager.dataclass import dataclass
-from eager.dispatch import apply, write_
-from eager.op import Attrs, Op
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.core.dispatch import apply, write_
+from eager.core.op import Attrs, Op
+from eager.core.registry import needs_tensors, public
+from eager.core.tape import zeros_of
+from eager.core.tensor import Tensor, wrap
+from eager.core.traced import Traced
 from eager.ops import samples as s
 from eager.ops.kinds import Host
 from eager.ops.pointwise import where
-from eager.registry import needs_tensors, public
-from eager.tape import zeros_of
-from eager.tensor import Tensor, wrap
-from eager.traced import Traced
+from eager.sizes.aval import Aval, broadcast_shapes
 
 Ints = tuple[int, ...]
 

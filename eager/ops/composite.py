@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from eager import dtype as dt
-from eager.casts import full_precision, rounded_once
-from eager.dispatch import apply
-from eager.dtype import DType
-from eager.notice import warn
-from eager.op import Sample
+from eager.base import dtype as dt
+from eager.base.compat_warnings import warn
+from eager.base.dtype import DType
+from eager.core.casts import full_precision, rounded_once
+from eager.core.dispatch import apply
+from eager.core.op import Sample
+from eager.core.registry import public
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.create import IOTA, made
 from eager.ops.extern import SVD
@@ -23,9 +25,7 @@ from eager.ops.move import cat, stack
 from eager.ops.pointwise import not_for, where
 from eager.ops.reduce import SUM, amax, amin, is_floating, over_dims, sum
 from eager.ops.view import constant, norm_dim, norm_dims
-from eager.registry import public
-from eager.symint import is_empty, most
-from eager.tensor import Tensor
+from eager.sizes.symint import is_empty, most
 
 
 # -------------------------------------------------------------------------------- statistics

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from eager.aval import Aval
-from eager.dispatch import apply
-from eager.op import Attrs, Op
+from eager.core.dispatch import apply
+from eager.core.op import Attrs, Op
 from eager.ops import conv_kernels as kernels
 from eager.ops.conv_kernels import Geometry
+from eager.sizes.aval import Aval
 
 
 def _same_dtype(name: str, a: Aval, b: Aval) -> None:

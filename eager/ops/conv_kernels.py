@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 Array = Any  # np.ndarray; NumPy's types do not know an index tuple with an ellipsis
 

@@ -7,21 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager import memory, symint
-from eager.aval import Aval, scalar_aval
-from eager.batched import Batched
+from eager.base import dtype as dt
+from eager.base import memory
+from eager.base.compat_warnings import options, warn
+from eager.base.dtype import DType
+from eager.core.batched import Batched
+from eager.core.dispatch import apply
+from eager.core.op import REGISTRY, Attrs
+from eager.core.registry import public
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor, wrap
 from eager.device import CPU, default, places
-from eager.dispatch import apply
-from eager.dtype import DType
-from eager.notice import options, warn
-from eager.op import REGISTRY, Attrs
 from eager.ops.kinds import Create, require_dtype
 from eager.ops.view import as_ints
-from eager.registry import public
-from eager.sym import SymNumber
-from eager.symint import SymInt, is_int, most
-from eager.tensor import Tensor, wrap
+from eager.sizes import symint
+from eager.sizes.aval import Aval, scalar_aval
+from eager.sizes.symint import SymInt, is_int, most
 
 _NUMBERS = frozenset({int, float, bool})
 

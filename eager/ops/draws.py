@@ -1,8 +1,9 @@
 """Draws whose number of trials depends on the values: gamma, Poisson, binomial. (parameters, key)
 -> draws.
 
-The key is drawn by Philox like every random number (`eager/random.py`); from it NumPy's own
-generator makes the draws of one call, so eager and compiled code, which calls back, draw the same.
+The key is drawn by Philox like every random number (`eager/random/__init__.py`); from it NumPy's
+own generator makes the draws of one call, so eager and compiled code, which calls back, draw the
+same.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval, broadcast_shapes
-from eager.dispatch import apply
+from eager.base import dtype as dt
+from eager.core.dispatch import apply
 from eager.ops.kinds import Host
+from eager.sizes.aval import Aval, broadcast_shapes
 
 
 def _generator(key: Any) -> np.random.Generator:

@@ -12,19 +12,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval, broadcast_shapes
-from eager.dataclass import dataclass
-from eager.dispatch import apply
-from eager.op import REGISTRY, Attrs, Op
-from eager.ops import counted
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.core.dispatch import apply
+from eager.core.op import REGISTRY, Attrs, Op
+from eager.core.registry import public
+from eager.core.tensor import Tensor
+from eager.core.traced import Traced, UnknownValue
+from eager.ops import dynamic_by_mask
 from eager.ops import samples as s
-from eager.ops.counted import Found
+from eager.ops.dynamic_by_mask import Found
 from eager.ops.view import broadcast_tensors
-from eager.registry import public
-from eager.symint import is_empty
-from eager.tensor import Tensor
-from eager.traced import Traced, UnknownValue
+from eager.sizes.aval import Aval, broadcast_shapes
+from eager.sizes.symint import is_empty
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ NONZERO = Dynamic(  # a row of indices for each dimension: what a transposed vie
     numpy=lambda x: np.ascontiguousarray(np.argwhere(x).T, np.int64),
     rule=lambda n, x: (Aval((x.ndim, n), dt.int64, x.device),),
     most=lambda x: x.numel,
-    there=counted.nonzero,
+    there=dynamic_by_mask.nonzero,
 )
 REPEATS = Dynamic(  # where each element of a repeated tensor comes from
     "repeats",
@@ -101,7 +101,7 @@ REPEATS = Dynamic(  # where each element of a repeated tensor comes from
     numpy=lambda counts: np.repeat(np.arange(counts.shape[0]), counts),
     rule=lambda n, counts: (Aval((n,), dt.int64, counts.device),),
     most=lambda counts: None,
-    there=counted.repeats,
+    there=dynamic_by_mask.repeats,
     negative="repeats can not be negative",
 )
 

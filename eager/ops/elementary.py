@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.casts import rounded_once
-from eager.dispatch import apply
-from eager.op import REGISTRY, Sample
+from eager.base import dtype as dt
+from eager.base.special_arrays import far_coefficients
+from eager.core.casts import rounded_once
+from eager.core.dispatch import apply
+from eager.core.op import REGISTRY, Sample
+from eager.core.registry import in_place, needs_tensors, public
+from eager.core.tape import zeros_of
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.kinds import Pointwise
 from eager.ops.pointwise import (
@@ -24,10 +28,6 @@ from eager.ops.pointwise import (
     unary,
     where,
 )
-from eager.registry import in_place, needs_tensors, public
-from eager.special_arrays import far_coefficients
-from eager.tape import zeros_of
-from eager.tensor import Tensor
 
 # ---------------------------------------------------------------------------------- rounding
 _rounded = s.both(s.on(-3.3, 3.3), s.on_ints())

@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from eager.aval import Aval
-from eager.dataclass import dataclass
-from eager.dispatch import apply
-from eager.dtype import from_numpy, real_of
-from eager.op import REGISTRY, Attrs, Op
+from eager.base.dataclass import dataclass
+from eager.base.dtype import from_numpy, real_of
+from eager.core.dispatch import apply
+from eager.core.op import REGISTRY, Attrs, Op
+from eager.sizes.aval import Aval
 
 
 class LinAlgError(RuntimeError):

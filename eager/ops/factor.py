@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.dispatch import apply
+from eager.base import dtype as dt
+from eager.core.dispatch import apply
 from eager.ops.extern import SOLVE, Extern, adjoint, each_matrix, like
 from eager.ops.move import CAT
+from eager.sizes.aval import Aval
 
 
 # --------------------------------------------------------------------------- pseudo-inverse

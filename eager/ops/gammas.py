@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval, broadcast_shapes, result_type
-from eager.dispatch import apply
+from eager.base import dtype as dt
+from eager.base.special_arrays import erf
+from eager.base.special_arrays import lgamma as log_gamma
+from eager.core.dispatch import apply
+from eager.core.registry import needs_tensors, public, under
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.elementary import digamma, lgamma, trigamma
 from eager.ops.kinds import Host
-from eager.registry import needs_tensors, public, under
-from eager.special_arrays import erf
-from eager.special_arrays import lgamma as log_gamma
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval, broadcast_shapes, result_type
 
 # ---------------------------------------------------------------------------------- zeta
 # B(2k) / (2k)!: the correction terms of Euler and Maclaurin.

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eager.aval import Aval
-from eager.dispatch import apply
+from eager.core.dispatch import apply
+from eager.core.registry import public, under
+from eager.core.return_types import shown_as
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.extern import Extern
 from eager.ops.index_and_sort import iota
 from eager.ops.pointwise import where
-from eager.registry import public, under
-from eager.return_types import shown_as
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval
 
 
 @shown_as("geqrf")

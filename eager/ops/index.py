@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval, broadcast_shapes
-from eager.dispatch import apply
-from eager.op import REGISTRY, Attrs, Op
+from eager.base import dtype as dt
+from eager.core.dispatch import apply
+from eager.core.op import REGISTRY, Attrs, Op
+from eager.core.tensor import Tensor
 from eager.ops import index_kernels as kernels
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval, broadcast_shapes
 
 
 class Index(Op):

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager import return_types
-from eager.aval import Aval
+from eager.base import dtype as dt
+from eager.base.compat_warnings import warn_once
+from eager.base.dtype import DType
+from eager.core import return_types
+from eager.core.dispatch import apply
+from eager.core.op import Sample
+from eager.core.registry import public
+from eager.core.tensor import Tensor
 from eager.device import CPU
-from eager.dispatch import apply
-from eager.dtype import DType
-from eager.notice import warn_once
-from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.create import IOTA, made
 from eager.ops.index import GATHER, INDEX_ADD, INDEX_PUT, SCATTER, TAKE, scatter_by
@@ -23,9 +24,8 @@ from eager.ops.kinds import need_order
 from eager.ops.pointwise import not_for, where
 from eager.ops.sort import SORT
 from eager.ops.view import constant, norm_dim
-from eager.registry import public
-from eager.symint import integer
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval
+from eager.sizes.symint import integer
 
 
 def iota(n: int, dtype: DType = dt.int64, *, like: Tensor | None = None) -> Tensor:

@@ -16,15 +16,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from eager import dtype as dt
-from eager import polynomial
-from eager.aval import Aval, broadcast_shapes, contiguous_strides, result_type, same
-from eager.dataclass import dataclass
-from eager.dtype import DType
-from eager.op import Attrs, Op, aval_of
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
+from eager.base.scalar import NUMPY
+from eager.core.op import Attrs, Op, aval_of
 from eager.ops.by_dtype import REFUSED, ROUND_NUMBERS
-from eager.scalar import NUMPY
-from eager.symint import divide, expect_general, is_one, is_single, known_eq, of_data
+from eager.sizes import polynomial
+from eager.sizes.aval import Aval, broadcast_shapes, contiguous_strides, result_type, same
+from eager.sizes.symint import divide, expect_general, is_one, is_single, known_eq, of_data
 
 _PYTHON_TYPES = {
     dt.BOOL: dt.bool_,
@@ -39,13 +39,13 @@ _PYTHON_TYPES = {
 class Pointwise(Op):
     """One scalar function of the elements at the same (broadcast) place.
 
-    `body(m, *operands)` is over the closed vocabulary (`eager/scalar.py`), in one computing dtype.
-    `result` says the type of the result: "promote" (the operands' common type), "float" (the same,
-    with ints raised to the default float), "bool", "first" (the first operand's) or "real" (the
-    real part's). The first `mask` operands are conditions: bool, and no part of promotion.
+    `body(m, *operands)` is over the closed vocabulary (`eager/base/scalar.py`), in one computing
+    dtype. `result` says the type of the result: "promote" (the operands' common type), "float" (the
+    same, with ints raised to the default float), "bool", "first" (the first operand's) or "real"
+    (the real part's). The first `mask` operands are conditions: bool, and no part of promotion.
     `ufunc` is a NumPy function equal to the body on one dtype, where there is one. `of_complex` is
-    the function of complex arrays, where the body holds for real numbers alone. `refuses` says
-    what is wrong with operands that the op does not take ("" for those that it does), or raises.
+    the function of complex arrays, where the body holds for real numbers alone. `refuses` says what
+    is wrong with operands that the op does not take ("" for those that it does), or raises.
     """
 
     body: Callable[..., Any] = field(kw_only=True)

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.dispatch import apply
-from eager.op import Sample
+from eager.base import dtype as dt
+from eager.core.dispatch import apply
+from eager.core.op import Sample
+from eager.core.registry import needs_tensors, public
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.kinds import Pointwise
 from eager.ops.pointwise import BinaryFn, binary, binary_op, eq, is_integral, lt, ne, unary
-from eager.registry import needs_tensors, public
-from eager.tensor import Tensor
 
 
 def _bits() -> list[Sample]:

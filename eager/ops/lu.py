@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval, broadcast_shapes
-from eager.dispatch import apply
+from eager.base import dtype as dt
+from eager.core.dispatch import apply
+from eager.core.registry import public, under
+from eager.core.return_types import shown_as
+from eager.core.tensor import Tensor
 from eager.ops import factor
 from eager.ops import samples as s
 from eager.ops.extern import SOLVE, LinAlgError
 from eager.ops.index_and_sort import iota
 from eager.ops.kinds import Host
-from eager.registry import public, under
-from eager.return_types import shown_as
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval, broadcast_shapes
 
 _linalg = under("linalg")
 

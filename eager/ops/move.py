@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.dispatch import apply
-from eager.op import Attrs
+from eager.base import dtype as dt
+from eager.core.dispatch import apply
+from eager.core.op import Attrs
+from eager.core.registry import public
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.dynamic import REPEATS, find
 from eager.ops.kinds import Move, require_sizes
 from eager.ops.part_views import DIAGONAL, diagonal
 from eager.ops.view import SELECT, SLICE, as_ints, at, norm_dim, norm_dims, select
-from eager.registry import public
-from eager.symint import Ints, integer, is_empty, of_data, slice_bounds
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval
+from eager.sizes.symint import Ints, integer, is_empty, of_data, slice_bounds
 
 Shape = tuple[int, ...]
 Index = tuple[Any, ...]

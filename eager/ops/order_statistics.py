@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager import return_types
-from eager.aval import Aval
-from eager.casts import full_precision
-from eager.dispatch import must_hold
-from eager.op import Sample
+from eager.base import dtype as dt
+from eager.core import return_types
+from eager.core.casts import full_precision
+from eager.core.dispatch import must_hold
+from eager.core.op import Sample
+from eager.core.registry import public
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.index_and_sort import iota_along, pick, shared, sorted_along
 from eager.ops.pointwise import not_for, where
 from eager.ops.view import norm_dim
-from eager.registry import public
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval
 
 
 @public(

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from eager import symint
-from eager.aval import Aval
-from eager.dispatch import LEAF_WRITTEN, apply
-from eager.notice import warn
-from eager.op import REGISTRY, Attrs
+from eager.base.compat_warnings import warn
+from eager.core.dispatch import LEAF_WRITTEN, apply
+from eager.core.op import REGISTRY, Attrs
+from eager.core.registry import public
+from eager.core.tensor import Tensor, require_writable
 from eager.ops import samples as s
 from eager.ops.kinds import View
 from eager.ops.view import (
@@ -32,9 +32,9 @@ from eager.ops.view import (
     unsqueeze,
     without,
 )
-from eager.registry import public
-from eager.symint import integrals, is_int, least, most
-from eager.tensor import Tensor, require_writable
+from eager.sizes import symint
+from eager.sizes.aval import Aval
+from eager.sizes.symint import integrals, is_int, least, most
 
 Shape = tuple[int, ...]
 

@@ -12,21 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval, scalar_aval
-from eager.dispatch import apply, apply_binary, apply_unary, must_hold, with_tensor
-from eager.notice import options, warn
-from eager.op import Sample, Samples
+from eager.base import dtype as dt
+from eager.base.compat_warnings import options, warn
+from eager.base.scalar import VOCABULARY
+from eager.core.dispatch import apply, apply_binary, apply_unary, must_hold, with_tensor
+from eager.core.op import Sample, Samples
+from eager.core.registry import needs_tensors, public, require_tensors
+from eager.core.sym import must_be
+from eager.core.tape import zeros_of
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.kinds import Cast, Copy, Pointwise
 from eager.ops.scaling import alpha_rounded, scaled
 from eager.ops.scaling import is_integral as is_integral
 from eager.ops.view import constant
-from eager.registry import needs_tensors, public, require_tensors
-from eager.scalar import VOCABULARY
-from eager.sym import must_be
-from eager.tape import zeros_of
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval, scalar_aval
 
 UnaryFn = Callable[[Tensor], Tensor]
 BinaryFn = Callable[[Any, Any], Tensor]

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval, broadcast_shapes, result_type
-from eager.dispatch import apply
+from eager.base import dtype as dt
+from eager.core.dispatch import apply
+from eager.core.registry import needs_tensors, under
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.kinds import Host
-from eager.registry import needs_tensors, under
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval, broadcast_shapes, result_type
 
 Next = Callable[[int, Any], tuple[Any, Any]]  # (k, x) -> (a x + b, c)
 

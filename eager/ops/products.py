@@ -12,23 +12,23 @@ import string
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from eager import dtype as dt
-from eager.casts import (
+from eager.base import dtype as dt
+from eager.core.casts import (
     by_place,
     full_precision,
     given_precision,
     lower_precision,
     product_rounded_once,
 )
-from eager.dispatch import apply
-from eager.op import Sample, Samples
+from eager.core.dispatch import apply
+from eager.core.op import Sample, Samples
+from eager.core.registry import checked, public
+from eager.core.tape import mode
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.contract import DOT
 from eager.ops.pointwise import CAST
-from eager.registry import checked, public
-from eager.symint import is_single
-from eager.tape import mode
-from eager.tensor import Tensor
+from eager.sizes.symint import is_single
 
 F = TypeVar("F", bound=Callable[..., Any])
 

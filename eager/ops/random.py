@@ -2,7 +2,7 @@
 
 The element with flat index i of a draw depends on (seed, ordinal, i) alone, so eager and compiled
 code draw bitwise the same words whatever is fused or recomputed. Which seed and ordinal:
-`eager/random.py`.
+`eager/random/__init__.py`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.op import Attrs, Op
+from eager.base import dtype as dt
+from eager.core.op import Attrs, Op
 from eager.ops.kinds import require_sizes
 from eager.ops.philox import blocks
+from eager.sizes.aval import Aval
 
 DISTRIBUTIONS = ("uniform", "normal", "bits")
 

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager import return_types
-from eager.aval import Aval
-from eager.casts import full_precision
-from eager.dispatch import apply
-from eager.dtype import DType
-from eager.op import Sample, Samples
+from eager.base import dtype as dt
+from eager.base.dtype import DType
+from eager.core import return_types
+from eager.core.casts import full_precision
+from eager.core.dispatch import apply
+from eager.core.op import Sample, Samples
+from eager.core.registry import public
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.kinds import ArgReduce, Reduce
 from eager.ops.pointwise import maximum, minimum, where
 from eager.ops.view import as_ints, norm_dim, norm_dims
-from eager.registry import public
-from eager.symint import integral, is_single
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval
+from eager.sizes.symint import integral, is_single
 
 
 def over_dims(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from eager.op import Sample, Samples
+from eager.core.op import Sample, Samples
 
 
 def values(shape: tuple[int, ...], low: float = -2.0, high: float = 2.1, seed: int = 0) -> Any:

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import INTS, Aval, result_type, scalar_aval
-from eager.casts import rounded_once
-from eager.tensor import Tensor
+from eager.base import dtype as dt
+from eager.core.casts import rounded_once
+from eager.core.tensor import Tensor
+from eager.sizes.aval import INTS, Aval, result_type, scalar_aval
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -7,21 +7,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from eager import dtype as dt
-from eager import return_types
-from eager.dataclass import dataclass
-from eager.dispatch import apply
-from eager.dtype import DType
-from eager.op import Attrs, Sample, aval_of
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
+from eager.core import return_types
+from eager.core.dispatch import apply
+from eager.core.op import Attrs, Sample, aval_of
+from eager.core.registry import public
+from eager.core.tape import zeros_of
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.elementary import complex_logaddexp
 from eager.ops.kinds import Scan
 from eager.ops.move import flip
 from eager.ops.pointwise import where
 from eager.ops.view import norm_dim
-from eager.registry import public
-from eager.tape import zeros_of
-from eager.tensor import Tensor
 
 
 def _backwards(x: Tensor, dim: int) -> Tensor:

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.dispatch import apply
-from eager.ops import counted
+from eager.base import dtype as dt
+from eager.core.dispatch import apply
+from eager.core.registry import public, require_tensors
+from eager.core.tensor import Tensor
+from eager.ops import dynamic_by_mask
 from eager.ops import samples as s
 from eager.ops.dynamic import Dynamic, find
 from eager.ops.kinds import Host, need_order
 from eager.ops.pointwise import is_integral
 from eager.ops.view import norm_dim
-from eager.registry import public, require_tensors
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval
 
 
 def _searched(boundaries: Any, values: Any, right: bool) -> Any:
@@ -135,7 +135,7 @@ BINCOUNT = Dynamic(
     numpy=lambda x, least: np.bincount(_counted(x), minlength=least).astype(np.int64),
     rule=lambda n, x, least: (Aval((n,), dt.int64, x.device),),
     most=lambda x, least: None,
-    there=counted.bincount,
+    there=dynamic_by_mask.bincount,
     negative=_NEGATIVE,
 )
 BINCOUNT_WEIGHTED = Dynamic(
@@ -144,7 +144,7 @@ BINCOUNT_WEIGHTED = Dynamic(
     numpy=lambda x, w, least: np.bincount(_counted(x), w, least).astype(w.dtype),
     rule=lambda n, x, weights, least: (Aval((n,), weights.dtype, x.device),),
     most=lambda x, weights, least: None,
-    there=counted.bincount,
+    there=dynamic_by_mask.bincount,
     negative=_NEGATIVE,
 )
 
@@ -240,11 +240,11 @@ def _most_distinct(x: Aval, dim: int | None) -> Any:
 
 UNIQUE = Dynamic(
     "unique", ("x",), n_outputs=3, numpy=_unique, rule=_distinct, most=_most_distinct,
-    there=counted.unique,
+    there=dynamic_by_mask.unique,
 )  # fmt: skip
 RUNS = Dynamic(
     "unique_consecutive", ("x",), n_outputs=3, numpy=_runs, rule=_distinct, most=_most_distinct,
-    there=counted.runs,
+    there=dynamic_by_mask.runs,
 )  # fmt: skip
 
 

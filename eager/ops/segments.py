@@ -6,17 +6,17 @@ from typing import Final
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.dispatch import must_hold
+from eager.base import dtype as dt
+from eager.core.dispatch import must_hold
+from eager.core.registry import public
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.create import arange
 from eager.ops.index_and_sort import scatter_reduce
 from eager.ops.move import cat
 from eager.ops.pointwise import where
 from eager.ops.search_and_count import searchsorted
-from eager.registry import public
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval
 
 # The name in `scatter_reduce`, and what a segment without elements has.
 _REDUCES: Final[dict[str, tuple[str, float]]] = {

@@ -2,7 +2,7 @@
 
 Three ops, as PyTorch has them: complex to complex, real to complex, complex to real, each over the
 dimensions `dim` of x (*N). `scale` names the factor: 1 ("none"), 1/n ("n") or 1/sqrt(n) ("sqrt").
-The other transforms are written with these in `eager/fft.py`.
+The other transforms are written with these in `eager/fft/__init__.py`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.dispatch import apply
-from eager.dtype import complex_of as complex_of
+from eager.base import dtype as dt
+from eager.base.dtype import complex_of as complex_of
+from eager.core.dispatch import apply
+from eager.core.tensor import Tensor
 from eager.ops.complex import real
 from eager.ops.kinds import Host
 from eager.ops.move import cat, constant_pad
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval
 
 Dims = tuple[int, ...]
 _FORWARD: Final[dict[str, Any]] = {

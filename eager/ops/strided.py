@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval, contiguous_strides
-from eager.batched import Batched
-from eager.conversion import known
+from eager.base import dtype as dt
+from eager.base.compat_warnings import options
+from eager.core.batched import Batched
+from eager.core.dispatch import apply
+from eager.core.op import REGISTRY, Attrs, Sample
+from eager.core.registry import public
+from eager.core.storage import memory_of
+from eager.core.tensor import Tensor, require_writable, wrap
+from eager.core.traced import Traced, UnknownValue
 from eager.device.array import DeviceArray
-from eager.dispatch import apply
-from eager.notice import options
-from eager.op import REGISTRY, Attrs, Sample
 from eager.ops import part_views, view
 from eager.ops import samples as s
+from eager.ops.conversion import known
 from eager.ops.create import empty
 from eager.ops.index_and_sort import iota
 from eager.ops.kinds import Host, View, require_sizes
 from eager.ops.pointwise import clone
-from eager.registry import public
-from eager.storage import memory_of
-from eager.tensor import Tensor, require_writable, wrap
-from eager.traced import Traced, UnknownValue
+from eager.sizes.aval import Aval, contiguous_strides
 
 Ints = tuple[int, ...]
 

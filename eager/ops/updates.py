@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from eager.sym import sqrt
-from eager.tensor import Tensor
-from eager.traced import repeatable
+from eager.core.sym import sqrt
+from eager.core.tensor import Tensor
+from eager.core.traced import repeatable
 
 
 def is_elsewhere(parameter: Tensor, held: Tensor | None) -> bool:

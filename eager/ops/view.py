@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from eager import polynomial, symint
-from eager.aval import Aval, broadcast_shapes, contiguous_strides, same
-from eager.batched import Batched
-from eager.dispatch import apply
-from eager.dtype import INT, DType
-from eager.op import REGISTRY, Attrs, Op
+from eager.base.dtype import INT, DType
+from eager.core.batched import Batched
+from eager.core.dispatch import apply
+from eager.core.op import REGISTRY, Attrs, Op
+from eager.core.registry import public
+from eager.core.tensor import Tensor, wrap
+from eager.core.traced import Traced, UnknownValue
 from eager.ops import samples as s
 from eager.ops.kinds import View, reshape_strides
-from eager.registry import public
-from eager.symint import Ints, is_one, is_single, known_eq, of_data, slice_bounds
-from eager.tensor import Tensor, wrap
-from eager.traced import Traced, UnknownValue
+from eager.sizes import polynomial, symint
+from eager.sizes.aval import Aval, broadcast_shapes, contiguous_strides, same
+from eager.sizes.symint import Ints, is_one, is_single, known_eq, of_data, slice_bounds
 
 Shape = tuple[int, ...]
 Inverse = tuple[Op, dict[str, Any], bool]

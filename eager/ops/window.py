@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.dispatch import apply
-from eager.op import Attrs, Op
+from eager.base import dtype as dt
+from eager.core.dispatch import apply
+from eager.core.op import Attrs, Op
+from eager.core.tensor import Tensor
 from eager.ops.conv_kernels import Geometry, taps
 from eager.ops.index import SCATTER
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval
 
 
 def pooled_size(size: tuple[int, ...], attrs: Attrs) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
 """`eager.optim`: optimizers and learning rate schedules under PyTorch's names."""
 
-from eager.absent import Absent as _Absent
-from eager.misspelled import missing
+from eager.base.misspelled import missing
+from eager.base.stub_modules import Absent as _Absent
+from eager.base.submodules import name_submodules as _name_submodules
 from eager.optim import lr_scheduler, swa_utils
 from eager.optim.adafactor import Adafactor
 from eager.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
@@ -12,7 +13,6 @@ from eager.optim.optimizer import Optimizer
 from eager.optim.rms import Adadelta, Adagrad, RMSprop
 from eager.optim.rprop import Rprop
 from eager.optim.sgd import SGD
-from eager.submodules import name_submodules as _name_submodules
 
 SparseAdam = _Absent("optim.SparseAdam", "gradients of embeddings are dense here: use Adam")
 __all__ = [

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from eager import dtype as dt
-from eager.dtype import finfo
+from eager.base import dtype as dt
+from eager.base.dtype import finfo
+from eager.core.tensor import Tensor
 from eager.ops.composite import norm
 from eager.optim.adam import step_count
 from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
-from eager.tensor import Tensor
 
 
 class Adafactor(Optimizer):

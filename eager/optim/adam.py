@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from eager import dtype as dt
-from eager.aval import Aval
+from eager.base import dtype as dt
+from eager.core.sym import sqrt
+from eager.core.tensor import Tensor
 from eager.ops import updates
 from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
-from eager.sym import sqrt
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval
 
 
 def number(value: float) -> Tensor:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from eager.core.tensor import Tensor
 from eager.ops.pointwise import where
 from eager.optim.adam import number
 from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
-from eager.tensor import Tensor
 
 
 class ASGD(Optimizer):

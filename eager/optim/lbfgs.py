@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from eager.autograd import enable_grad, no_grad
+from eager.core.tensor import Tensor
 from eager.nn.utils.convert import parameters_to_vector
 from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
-from eager.tensor import Tensor
 
 Evaluate = Callable[[float], tuple[float, Tensor]]
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from eager.notice import refuse
+from eager.base.compat_warnings import refuse
 from eager.optim.lr_epochs import (
     LRScheduler,
     _per_group,

@@ -15,9 +15,9 @@ from types import FunctionType
 from typing import Any
 
 from eager.autograd import no_grad
-from eager.notice import warn
+from eager.base.compat_warnings import warn
+from eager.core.tensor import Tensor
 from eager.optim.optimizer import Optimizer
-from eager.tensor import Tensor
 
 
 def _apart(rate: Any) -> Any:

@@ -1,6 +1,6 @@
 """`eager.optim.lr_scheduler`: all schedules in one namespace."""
 
-from eager.misspelled import missing
+from eager.base.misspelled import missing
 from eager.optim.lr_compound import (
     ChainedScheduler,
     CyclicLR,

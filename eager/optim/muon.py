@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from eager import dtype as dt
+from eager.base import dtype as dt
+from eager.core.tensor import Tensor
 from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
-from eager.tensor import Tensor
 
 _RATES = (None, "original", "match_rms_adamw")
 

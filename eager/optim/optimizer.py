@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from eager.autograd import enable_grad, no_grad
+from eager.base.compat_warnings import warn
+from eager.base.tracebacks import trim
+from eager.core.tensor import Tensor
 from eager.nn.modules.hooks import RemovableHandle, add_hook
-from eager.notice import warn
 from eager.ops.complex import view_as_complex, view_as_real
 from eager.ops.updates import is_elsewhere, is_unusual, is_written
-from eager.tensor import Tensor
-from eager.tracebacks import trim
 
 Params = Iterable[Any]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from eager.core.tensor import Tensor
 from eager.ops.pointwise import where
 from eager.optim.adam import step_count
 from eager.optim.optimizer import Optimizer, Params, check, parts_full, settings, zeros_like
-from eager.tensor import Tensor
 
 
 class Rprop(Optimizer):

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from eager.core.tensor import Tensor
 from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
-from eager.tensor import Tensor
 
 
 class SGD(Optimizer):

@@ -10,13 +10,13 @@ from copy import deepcopy
 from typing import Any
 
 from eager.autograd import no_grad
-from eager.interop import tensor
+from eager.construct.interop import tensor
+from eager.core.tensor import Tensor
 from eager.nn.modules.batchnorm import _BatchNorm
 from eager.nn.modules.module import Module
 from eager.ops.pointwise import where
 from eager.optim.lr_epochs import LRScheduler, _per_group, warn_outside_step
 from eager.optim.optimizer import Optimizer
-from eager.tensor import Tensor
 
 Tensors = Sequence[Tensor]
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from eager.base.compat_warnings import ignore, warn
+from eager.core.registry import public
 from eager.device import device, places
-from eager.notice import ignore, warn
-from eager.registry import public
 from eager.serialization import legacy, own, safetensors, torch_write, torch_zip
 from eager.serialization.archive import Archive
 from eager.serialization.memory import Loaded, placed

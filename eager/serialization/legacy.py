@@ -10,13 +10,13 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from eager import dtype as dt
+from eager.base import dtype as dt
+from eager.core.storage import TypedStorage, UntypedStorage
 from eager.device import CPU
 from eager.serialization.memory import Loaded
 from eager.serialization.pickled import Machine
 from eager.serialization.refusal import LoadError, size_of
 from eager.serialization.torch_zip import StorageType, find, unpickled
-from eager.storage import TypedStorage, UntypedStorage
 
 MAGIC: Final = 0x1950A86A20F9469CFC6C
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from eager import dtype as dt
-from eager.aval import Aval
+from eager.base import dtype as dt
+from eager.base.dtype import DType
+from eager.core.storage import UntypedStorage, memory_of
+from eager.core.tensor import Tensor, wrap
 from eager.device import CPU, places, transfer
 from eager.device.array import DeviceArray
 from eager.device.protocol import DeviceUnavailable
-from eager.dtype import DType
 from eager.serialization.refusal import LoadError, UsersError, size_of
-from eager.storage import UntypedStorage, memory_of
-from eager.tensor import Tensor, wrap
+from eager.sizes.aval import Aval
 
 _ALIGNMENT = 16  # of the first byte that is kept: every element type lies on a multiple of its size
 

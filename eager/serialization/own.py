@@ -16,15 +16,15 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from eager import dtype as dt
+from eager.base import dtype as dt
+from eager.base.dtype import DType
+from eager.core.storage import UntypedStorage
+from eager.core.tensor import Tensor, wrap
 from eager.device import Size, device
-from eager.dtype import DType
 from eager.nn.parameter import Parameter
 from eager.serialization.archive import Archive
 from eager.serialization.memory import Loaded, Pieces, strided
 from eager.serialization.refusal import LoadError, give_attributes, hashable
-from eager.storage import UntypedStorage
-from eager.tensor import Tensor, wrap
 
 Place = Callable[[UntypedStorage, str], UntypedStorage]  # a storage, and where it was: it, placed
 FORMAT = 2

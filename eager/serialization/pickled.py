@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 from eager.serialization.refusal import DAMAGE, LoadError, UsersError, hashable
 
 ADVICE = (

@@ -13,12 +13,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.dtype import DType
+from eager.base import dtype as dt
+from eager.base.dtype import DType
+from eager.core.tensor import Tensor, wrap
 from eager.serialization.archive import fill
 from eager.serialization.memory import Pieces
 from eager.serialization.refusal import LoadError, size_of
-from eager.tensor import Tensor, wrap
 
 MAX_HEADER = 100_000_000
 _CODES: dict[str, DType] = {

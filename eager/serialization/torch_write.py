@@ -18,15 +18,15 @@ from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any, BinaryIO, Final
 
-from eager import copies
+from eager.autograd import copies
+from eager.base.dtype import DType
+from eager.base.recursion import room
+from eager.core.storage import TypedStorage, UntypedStorage
+from eager.core.tensor import Tensor
 from eager.device import Size, device
-from eager.dtype import DType
 from eager.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
-from eager.recursion import room
 from eager.serialization.memory import Pieces
 from eager.sparse.tensor import COO, SparseTensor
-from eager.storage import TypedStorage, UntypedStorage
-from eager.tensor import Tensor
 
 STORAGES: Final = {
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",

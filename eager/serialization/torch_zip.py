@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from eager import dtype as dt
+from eager.base import dtype as dt
+from eager.base.compat_warnings import STRIDED
+from eager.base.dtype import DType
+from eager.core.storage import TypedStorage, UntypedStorage
+from eager.core.tensor import Tensor
 from eager.device import Size, device
-from eager.dtype import DType
 from eager.nn.parameter import Buffer, Parameter
-from eager.notice import STRIDED
 from eager.serialization import plain
 from eager.serialization.archive import Archive
 from eager.serialization.memory import Loaded, placed, strided
@@ -29,8 +31,6 @@ from eager.serialization.torch_write import STORAGES, public_name
 from eager.serialization.trusted import Unpickler
 from eager.sparse.make import sparse_coo_tensor, sparse_csc_tensor, sparse_csr_tensor
 from eager.sparse.tensor import COO, CSC, CSR
-from eager.storage import TypedStorage, UntypedStorage
-from eager.tensor import Tensor
 
 _NEVER = ("sys", "os", "posix", "nt", "subprocess", "builtins")  # whoever asks for them
 _allowed: dict[str, Callee] = {}

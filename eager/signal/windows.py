@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from eager import dtype as dt
-from eager.dtype import DType
-from eager.notice import STRIDED, options
-from eager.op import Sample
+from eager.base import dtype as dt
+from eager.base.compat_warnings import STRIDED, options
+from eager.base.dtype import DType
+from eager.core.op import Sample
+from eager.core.registry import public, under
+from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.create import arange, empty, finish, ones
-from eager.registry import public, under
-from eager.tensor import Tensor
 
 Shape = Callable[[Tensor, float], Tensor]  # (places 0, 1, ..., the last of them) -> samples
 

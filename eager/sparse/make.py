@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from eager import dtype as dt
-from eager.dispatch import must_hold
-from eager.interop import as_tensor
-from eager.notice import ignore
+from eager.base import dtype as dt
+from eager.base.compat_warnings import ignore
+from eager.construct.interop import as_tensor
+from eager.core.dispatch import must_hold
+from eager.core.registry import public
+from eager.core.tensor import Tensor
 from eager.ops.create import arange, zeros
 from eager.ops.search_and_count import searchsorted
 from eager.ops.view import as_ints
-from eager.registry import public
 from eager.sparse.tensor import CSC, CSR, SparseTensor, stacked
-from eager.tensor import Tensor
 
 
 @public(method=False)

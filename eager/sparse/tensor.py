@@ -12,15 +12,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from eager import dtype as dt
+from eager.base import dtype as dt
+from eager.core.printing import part_text
+from eager.core.registry import public
+from eager.core.tensor import Tensor
 from eager.device import Size
 from eager.ops.create import arange, zeros
 from eager.ops.move import cat
 from eager.ops.search_and_count import searchsorted, unique
 from eager.ops.view import norm_dim, norm_dims
-from eager.printing import part_text
-from eager.registry import public
-from eager.tensor import Tensor
 
 COO, CSR, CSC = "eager.sparse_coo", "eager.sparse_csr", "eager.sparse_csc"
 _KEEP_ZERO: Final = (

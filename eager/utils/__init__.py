@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from eager import later as _later
+from eager.base import lazy_imports as _lazy_imports
 from eager.utils import _pytree, checkpoint, dlpack, hooks
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ __all__ = ["_pytree", "checkpoint", "data", "dlpack", "hooks", "model_zoo", "ten
 
 
 def __getattr__(name: str) -> Any:
-    return _later.part("eager.utils", name)
+    return _lazy_imports.part("eager.utils", name)
 
 
 def __dir__() -> list[str]:

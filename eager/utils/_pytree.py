@@ -2,7 +2,7 @@
 
 A node is a tuple, list, dict, OrderedDict, defaultdict, deque, named tuple, or of a class that was
 registered; anything else is a leaf, None and objects of subclasses among them. What control flow
-carries is less general, and kept apart (`eager.tree`).
+carries is less general, and kept apart (`eager.base.tree`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 PyTree = Any
 Context = Any

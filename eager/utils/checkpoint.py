@@ -12,9 +12,9 @@ from contextlib import nullcontext
 from typing import Any
 
 from eager import cuda
-from eager.dispatch import tracing
-from eager.notice import refuse, warn_once
-from eager.tensor import Tensor
+from eager.base.compat_warnings import refuse, warn_once
+from eager.core.dispatch import tracing
+from eager.core.tensor import Tensor
 from eager.utils._pytree import tree_leaves
 
 _TEXT = (

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from eager.interop import from_dlpack
-from eager.tensor import Tensor
+from eager.construct.interop import from_dlpack
+from eager.core.tensor import Tensor
 
 __all__ = ["from_dlpack", "to_dlpack"]
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from eager.gradient_hooks import RemovableHandle
+from eager.core.gradient_hooks import RemovableHandle
 
 __all__ = ["RemovableHandle"]

@@ -22,13 +22,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.aval import Aval
 from eager.compiler import NO_CAPTURE
+from eager.core.stand_in import StandInStorage
+from eager.core.tensor import UNREAD, Tensor, ViewOf, clear, unmade
+from eager.core.traced import Traced, TracedStorage
 from eager.device.array import DeviceArray
 from eager.optim import Optimizer
-from eager.stand_in import StandInStorage
-from eager.tensor import UNREAD, Tensor, ViewOf, clear, unmade
-from eager.traced import Traced, TracedStorage
+from eager.sizes.aval import Aval
 from jitcap.by_dispatch.copies import (
     blank,
     copy_slots,

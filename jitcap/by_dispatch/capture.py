@@ -12,8 +12,8 @@ from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, Final
 
-from eager.dtype import _default as default_dtype
-from eager.traced import unknown_values
+from eager.base.dtype import _default as default_dtype
+from eager.core.traced import unknown_values
 from jitcap.by_dispatch.borrow import see_names
 from jitcap.by_dispatch.copies import fields_of, restore_class
 from jitcap.by_dispatch.session import DispatchSession, Refused

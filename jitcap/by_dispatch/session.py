@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
-from eager.aval import Aval
-from eager.dtype import _default as default_dtype
-from eager.op import Attrs, Op
-from eager.sym import SymNumber
-from eager.tensor import Tensor
-from eager.traced import Traced
+from eager.base.dtype import _default as default_dtype
+from eager.core.op import Attrs, Op
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor
+from eager.core.traced import Traced
+from eager.sizes.aval import Aval
 from jitcap.by_dispatch.borrow import Borrower, DispatchOutside
 from jitcap.capture.breaks import Break, Place
 from jitcap.capture.native import is_library_space

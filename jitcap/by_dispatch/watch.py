@@ -17,14 +17,15 @@ from functools import lru_cache, singledispatch
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Final
 
-from eager import compiler, later
+from eager import compiler
 from eager.autograd import register_hook
-from eager.notice import OURS
+from eager.base import lazy_imports
+from eager.base.compat_warnings import OURS
+from eager.core.printing import tensor_repr
+from eager.core.tensor import Tensor
+from eager.core.traced import Traced
 from eager.ops.updates import is_written
 from eager.optim import Optimizer
-from eager.printing import tensor_repr
-from eager.tensor import Tensor
-from eager.traced import Traced
 from jitcap import marks
 from jitcap.by_dispatch.session import DispatchSession, Refused
 from jitcap.capture.breaks import Break
@@ -64,9 +65,10 @@ _PARTS: Final = frozenset({
     "__qualname__", "__doc__", "__module__",
 })  # fmt: skip
 # Functions of the library whose effects or answers are those of a run, not of a program.
-_STATEFUL: Final = frozenset(
-    f"eager.{name}" for name in "fills random dtype printing serialization".split()
-)
+_STATEFUL: Final = frozenset({
+    "eager.random", "eager.random.in_place", "eager.base.dtype", "eager.core.printing",
+    "eager.serialization",
+})  # fmt: skip
 _REFUSED: Final = {
     fn.__code__: f"{fn.__module__}.{fn.__qualname__}()"
     for fn in HANDLERS
@@ -244,7 +246,7 @@ class Watch:
         space, seen = vars(module), self._modules.setdefault(id(module), set())
         place = Fixed(space, module.__name__)
         for name in self._used:
-            later.load(module, name)
+            lazy_imports.load(module, name)
         for name in sorted((self._used & space.keys()) - seen):
             seen.add(name)
             value = space[name]
@@ -258,7 +260,7 @@ class Watch:
 
     def _import(self, name: str) -> None:
         """A function imports a module: a library's, which has been imported before."""
-        later.ensure(name)
+        lazy_imports.ensure(name)
         found = sys.modules.get(name)
         if found is None or not is_library_space(vars(found)):
             raise Break("effect", f"import of {name} in a function")

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from eager.op import REGISTRY, Attrs, Op
-from eager.symint import SymInt, known_le
+from eager.core.op import REGISTRY, Attrs, Op
+from eager.sizes.symint import SymInt, known_le
 from jitcap.graph import ITEM, Arg, Node, aval_of
 
 _PLACES: Final = frozenset({"argreduce", "sort", "scan"})  # ops whose integers are places

@@ -10,7 +10,7 @@ import linecache
 import re
 from typing import Any, Final
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

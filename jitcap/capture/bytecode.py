@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any, Final
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 VERSION: Final = sys.version_info[:2]
 SUPPORTED: Final = ((3, 11), (3, 12), (3, 13))

@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from eager.dispatch import current_tracer
-from eager.notice import teller
-from eager.recursion import room
-from eager.traced import UnknownValue
+from eager.base.compat_warnings import teller
+from eager.base.recursion import room
+from eager.core.dispatch import current_tracer
+from eager.core.traced import UnknownValue
 from jitcap.capture.breaks import Again, Break, Place, Record, Retried
 from jitcap.capture.bytecode import UnsupportedPython, decode
 from jitcap.capture.control.paths import looks, needed

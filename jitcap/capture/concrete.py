@@ -15,7 +15,7 @@ from functools import partial
 from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
-from eager.tensor import Tensor
+from eager.core.tensor import Tensor
 from jitcap.capture.interpret import NULL, Frame
 from jitcap.capture.kinds.modules import no_such_name
 from jitcap.capture.located import (

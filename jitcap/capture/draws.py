@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from eager.aval import scalar_aval
+from eager.core.sym import SymNumber
 from eager.random import Generator
-from eager.sym import SymNumber
-from eager.symint import SymInt
+from eager.sizes.aval import scalar_aval
+from eager.sizes.symint import SymInt
 from jitcap import scalars
 from jitcap.capture.breaks import Break
 from jitcap.capture.origin import Attribute, Origin

@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from eager.autograd import mode
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor
 from eager.device import default as default_place
-from eager.sym import SymNumber
-from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.kinds.tensors import AsTensor, TensorShadow

@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from eager.dataclass import dataclass
-from eager.notice import is_ours
+from eager.base.compat_warnings import is_ours
+from eager.base.dataclass import dataclass
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Args, Kwargs, Session
 from jitcap.capture.kinds.functions import REPORTS

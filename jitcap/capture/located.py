@@ -16,7 +16,7 @@ from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, Final
 
-from eager.notice import is_ours, is_passed_over
+from eager.base.compat_warnings import is_ours, is_passed_over
 from jitcap.capture.interpret import Frame
 
 Args = tuple[Any, ...]

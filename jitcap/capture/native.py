@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 _READ: Final = (
     "eager.nn.modules", "eager.nn.utils", "eager.optim", "eager.utils", "eager.amp",
-    "eager.distributions", "eager.einops", "eager.forked", "eager.sparse",
+    "eager.distributions", "eager.einops", "eager.random.fork", "eager.sparse",
 )  # fmt: skip
 _OWN: Final = frozenset({"eager", "jitcap", "codegen", "numpy"})
 _STDLIB: Final = tuple({sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib")})
@@ -182,7 +182,7 @@ def is_python_class(cls: type) -> bool:
     if cls is types.SimpleNamespace:  # an empty class in all but name
         return True
     flags = cls.__flags__
-    if cls.__module__ == "eager.sym" or cls.__module__.startswith("jitcap.capture."):
+    if cls.__module__ == "eager.core.sym" or cls.__module__.startswith("jitcap.capture."):
         return False
     made = flags & HEAP_TYPE and not flags & IMMUTABLE_TYPE and "__module__" in vars(cls)
     return bool(made) and not any(_is_written_in_c(cls, v) for v in vars(cls).values())

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.dataclass import dataclass
-from eager.sym import SymNumber
+from eager.base.dataclass import dataclass
+from eager.core.sym import SymNumber
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Session
 from jitcap.capture.operations import COMPARE, INFIX, PREFIX

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.sym import SymNumber
-from eager.tensor import Tensor
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, Session, kind_of
 from jitcap.capture.kinds.classes import class_raw

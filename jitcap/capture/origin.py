@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import MemberDescriptorType
 from typing import Any, ClassVar, Final, Protocol
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 
 class Bind(Protocol):

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.tensor import Tensor
+from eager.core.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.bytecode import decode
 from jitcap.capture.interpret import Frame

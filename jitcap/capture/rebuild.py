@@ -11,15 +11,15 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from eager.autograd import retain_grad
-from eager.batched import Batched
-from eager.named import NamedNode
+from eager.core.batched import Batched
+from eager.core.grad_fn_names import NamedNode
+from eager.core.storage import InferenceStorage, Storage
+from eager.core.sym import SymNumber
+from eager.core.tape import OpNode, edge_of
+from eager.core.tensor import Tensor, refresh, wrap
+from eager.core.traced import Traced, TracedStorage
 from eager.ops.view import SELECT
-from eager.storage import InferenceStorage, Storage
-from eager.sym import SymNumber
-from eager.symint import SymInt
-from eager.tape import OpNode, edge_of
-from eager.tensor import Tensor, refresh, wrap
-from eager.traced import Traced, TracedStorage
+from eager.sizes.symint import SymInt
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.control.ties import may_be_new

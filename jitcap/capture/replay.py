@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 from jitcap.capture.origin import Item, Origin
 from jitcap.guards import Names
 

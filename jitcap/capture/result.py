@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import CodeType, ModuleType
 from typing import Any, Protocol
 
-from eager.dataclass import dataclass
-from eager.dtype import _default as default_dtype
+from eager.base.dataclass import dataclass
+from eager.base.dtype import _default as default_dtype
 from jitcap.capture.breaks import Break
 from jitcap.capture.builtins.chance import run_once, states
 from jitcap.capture.effects import Epilogue

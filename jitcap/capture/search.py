@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from eager import tape
-from eager.traced import UnknownValue
+from eager.core import tape
+from eager.core.traced import UnknownValue
 from jitcap.capture.breaks import Break, Place, Record
 from jitcap.capture.bytecode import Instruction
 from jitcap.capture.interpret import Frame

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import CellType, FunctionType
 from typing import Any
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 from jitcap.capture.breaks import Break, Place
 from jitcap.capture.capture import finish, tracing, with_aliases
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame

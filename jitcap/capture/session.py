@@ -14,8 +14,8 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType
 from typing import Any, Final
 
-from eager.sym import SymNumber
-from eager.traced import UnknownValue
+from eager.core.sym import SymNumber
+from eager.core.traced import UnknownValue
 from jitcap.capture import host, numbers, operators
 from jitcap.capture.breaks import Break, Place, note_callee
 from jitcap.capture.builtins import polyfills

@@ -2,9 +2,9 @@
 SymInt, guards; run-time numbers <-> SymInts.
 
 The program works with run-time numbers (`numbers.Outside`), which remember the size that they are.
-Where `eager` takes one as a size it gets that (`eager.symint.index`), and the sizes that it answers
-with are numbers again (`out`). A symbol is one input of the graph, read by its number's expression
-at every call; a question that eager decides about sizes is a guard on such expressions.
+Where `eager` takes one as a size it gets that (`eager.sizes.symint.index`), and the sizes that it
+answers with are numbers again (`out`). A symbol is one input of the graph, read by its number's
+expression at every call; a question that eager decides about sizes is a guard on such expressions.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from eager.aval import scalar_aval
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
+from eager.core.op import Attrs
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor
+from eager.core.traced import Traced
 from eager.device import Size
-from eager.op import Attrs
-from eager.sym import SymNumber
-from eager.symint import (
+from eager.sizes.aval import scalar_aval
+from eager.sizes.symint import (
     SymInt,
     Terms,
     add,
@@ -35,8 +37,6 @@ from eager.symint import (
     of_data,
     symbols_of,
 )
-from eager.tensor import Tensor
-from eager.traced import Traced
 from jitcap.capture import numbers
 from jitcap.capture.control.ahead import ahead, move_ahead
 from jitcap.capture.kinds.base import Session

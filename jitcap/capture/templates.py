@@ -1,7 +1,7 @@
 """Capture: calls of one function of the library on operands that are alike. call -> nodes, copied.
 
-An optimizer updates hundreds of parameters by one function (`eager.traced.repeatable`), which does
-nothing but operations on its arguments, writes to them included. What two calls that are alike
+An optimizer updates hundreds of parameters by one function (`eager.core.traced.repeatable`), which
+does nothing but operations on its arguments, writes to them included. What two calls that are alike
 recorded is compared: if it is the same up to the operands, and if the second changed nothing else
 in the capture (no guard, no input, no number from outside was new), that is what such a call
 records, and the next ones get copies of it.
@@ -16,12 +16,12 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
-from eager.dataclass import dataclass
-from eager.dtype import get_default_dtype
-from eager.sym import SymNumber
-from eager.tape import mode
-from eager.tensor import Tensor
-from eager.traced import Traced
+from eager.base.dataclass import dataclass
+from eager.base.dtype import get_default_dtype
+from eager.core.sym import SymNumber
+from eager.core.tape import mode
+from eager.core.tensor import Tensor
+from eager.core.traced import Traced
 from jitcap.capture.native import is_native_class
 from jitcap.capture.sizes import out
 from jitcap.capture.tracing import LARGEST

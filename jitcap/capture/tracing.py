@@ -15,15 +15,15 @@ from typing import Any, Final
 import numpy as np
 
 from eager import random
-from eager.aval import Aval, scalar_aval
+from eager.base.dtype import float32
+from eager.core.op import REGISTRY, Attrs, Op
+from eager.core.sym import SymNumber
+from eager.core.tape import mode
+from eager.core.tensor import Tensor
+from eager.core.traced import Traced, TracedStorage, UnknownValue
 from eager.device.array import DeviceArray
-from eager.dtype import float32
-from eager.op import REGISTRY, Attrs, Op
 from eager.random import Generator
-from eager.sym import SymNumber
-from eager.tape import mode
-from eager.tensor import Tensor
-from eager.traced import Traced, TracedStorage, UnknownValue
+from eager.sizes.aval import Aval, scalar_aval
 from jitcap import scalars
 from jitcap.capture import numbers
 from jitcap.capture.bounds import Bounds, bounds_of, condition, holds, is_found, is_place

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from eager import on_device
+from eager.core import on_device
+from eager.core.tensor import Tensor, wrap
 from eager.device.array import DeviceArray
-from eager.polynomial import Scope
 from eager.random import default_generator
-from eager.symint import SymInt
-from eager.tensor import Tensor, wrap
+from eager.sizes.polynomial import Scope
+from eager.sizes.symint import SymInt
 from jitcap.exporting.file import read, write
 from jitcap.exporting.program import (
     ARGUMENT,

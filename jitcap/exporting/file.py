@@ -16,15 +16,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager import attributes
-from eager import dtype as dt
-from eager.aval import Aval
+from eager.base import dtype as dt
+from eager.core import attributes
+from eager.core.op import REGISTRY
+from eager.core.tensor import wrap
 from eager.device import transfer
 from eager.device.array import DeviceArray
-from eager.op import REGISTRY
-from eager.polynomial import Scope
-from eager.symint import SymInt
-from eager.tensor import wrap
+from eager.sizes.aval import Aval
+from eager.sizes.polynomial import Scope
+from eager.sizes.symint import SymInt
 from jitcap.exporting.program import ARGUMENT, HELD, LEAF, NUMBER, Program, leaves_of
 from jitcap.graph import GRAPH_OPS, INPUT, NOWHERE, Graph, Node, Where
 from jitcap.subgraphs import subgraphs

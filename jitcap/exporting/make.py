@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from eager.autograd import no_grad
+from eager.core.tensor import Tensor, wrap
 from eager.device.array import DeviceArray
 from eager.random import default_generator
-from eager.symint import hint, symbols_of
-from eager.tensor import Tensor, wrap
+from eager.sizes.symint import hint, symbols_of
 from jitcap.by_dispatch.capture import capture
 from jitcap.capture.origin import (
     Attribute,

@@ -13,12 +13,12 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from eager.aval import Aval
-from eager.dataclass import dataclass
-from eager.polynomial import Scope
+from eager.base.dataclass import dataclass
+from eager.base.tree import flatten
+from eager.core.tensor import Tensor
 from eager.random import default_generator
-from eager.tensor import Tensor
-from eager.tree import flatten
+from eager.sizes.aval import Aval
+from eager.sizes.polynomial import Scope
 from jitcap.graph import Graph
 
 LEAF: Final = "%"

@@ -21,9 +21,9 @@ import numpy as np
 
 import eager
 from codegen.runtime.cache import digest
+from eager.base.dtype import DType
+from eager.core.op import REGISTRY, Op
 from eager.device import device
-from eager.dtype import DType
-from eager.op import REGISTRY, Op
 from eager.random import Generator
 from jitcap.capture.kinds.constants import GENERATORS
 from jitcap.capture.native import (

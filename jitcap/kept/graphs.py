@@ -32,15 +32,16 @@ from codegen.runtime.artifact import Artifact, Host, Kernel, Signature, Spec
 from codegen.runtime.callback import ARRAY, NUMBER, Callback
 from codegen.targets import cpp
 from codegen.targets.cpp.runtime import build, cpu
-from eager import attributes, threads
-from eager import dtype as dt
-from eager.attributes import Unasked
-from eager.aval import Aval
-from eager.dataclass import dataclass
-from eager.locks import cached_property
-from eager.op import REGISTRY
-from eager.polynomial import Scope
-from eager.symint import SymInt
+from eager.base import dtype as dt
+from eager.base import threads
+from eager.base.dataclass import dataclass
+from eager.base.locks import cached_property
+from eager.core import attributes
+from eager.core.attributes import Unasked
+from eager.core.op import REGISTRY
+from eager.sizes.aval import Aval
+from eager.sizes.polynomial import Scope
+from eager.sizes.symint import SymInt
 from jitcap.graph import Graph
 from jitcap.show import show
 from jitcap.subgraphs import everywhere

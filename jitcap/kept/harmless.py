@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.tensor import Tensor
+from eager.core.tensor import Tensor
 from jitcap.capture.native import is_library_module
 from jitcap.capture.origin import entry_of, get_slot, is_unset
 from jitcap.equality import all_are, text_of

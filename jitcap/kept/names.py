@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager import later
+from eager.base import lazy_imports
 from jitcap.capture.native import is_library_module
 from jitcap.kept.fingerprint import library_name
 
@@ -142,10 +142,10 @@ _CALLED: Final = {
     "time": "monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns "
     "sleep thread_time thread_time_ns time time_ns",
     "types": "CellType FunctionType MethodType SimpleNamespace",
-    "eager.dispatch": "apply",
-    "eager.storage": "InferenceStorage Storage",
-    "eager.tensor": "wrap",
-    "eager.tape": "retain_grad",
+    "eager.core.dispatch": "apply",
+    "eager.core.storage": "InferenceStorage Storage",
+    "eager.core.tensor": "wrap",
+    "eager.core.tape": "retain_grad",
     "eager.autograd": "retain_grad",
     "jitcap.capture.builtins.chance": "run_once states",
     "jitcap.capture.kinds.constants": "_again _exception",
@@ -201,9 +201,9 @@ _HOMES: Final = ("builtins", "collections", "types")
 def look_up(module: str, name: str) -> Any:
     """The function or class that an imported module holds under a name, or one of its classes, or
     None. Runs nothing but imports of our own."""
-    later.ensure(module)
+    lazy_imports.ensure(module)
     found: Any = sys.modules.get(module)
-    if not issubclass(type(found), ModuleType):  # of `eager.dtype`, which is a type as well
+    if not issubclass(type(found), ModuleType):
         return None
     first, *rest = name.split(".")
     found = ModuleType.__getattribute__(found, "__dict__").get(first)

@@ -25,15 +25,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager import attributes, later, random, tape
-from eager import dtype as dt
-from eager.aval import Aval
+from eager import random
+from eager.base import dtype as dt
+from eager.base import lazy_imports
+from eager.base.dtype import DType
+from eager.core import attributes, tape
+from eager.core.op import REGISTRY, Op
+from eager.core.stand_in import Asked
 from eager.device import Size, device, places
 from eager.device import default as default_device
-from eager.dtype import DType
-from eager.op import REGISTRY, Op
-from eager.stand_in import Asked
-from eager.symint import SymInt
+from eager.sizes.aval import Aval
+from eager.sizes.symint import SymInt
 from jitcap import graph as ir
 from jitcap.capture.native import is_library_module
 from jitcap.capture.origin import Origin
@@ -454,7 +456,7 @@ def _read_library(reader: Reader, module: str, name: str, text: str = "") -> Any
 
 
 def _read_module(reader: Reader, name: str) -> ModuleType:
-    later.ensure(name)
+    lazy_imports.ensure(name)
     module = sys.modules[name] if may_name(name) else None
     if type(module) is not ModuleType:
         raise Unreadable(f"the module {name}")

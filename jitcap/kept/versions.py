@@ -23,14 +23,14 @@ import numpy as np
 
 from codegen.runtime import cache
 from codegen.targets.cpp.runtime import build
-from eager import dtype as dt
-from eager import threads
-from eager.config import config
+from eager.base import dtype as dt
+from eager.base import threads
+from eager.base.config import config
+from eager.base.dtype import _default as default_dtype
+from eager.base.locks import cached_property
+from eager.core.tape import Autocast
+from eager.core.tensor import Tensor
 from eager.device import device
-from eager.dtype import _default as default_dtype
-from eager.locks import cached_property
-from eager.tape import Autocast
-from eager.tensor import Tensor
 from jitcap.capture.kinds.modules import builtins_are_replaced
 from jitcap.capture.native import name_of
 from jitcap.capture.result import Captured, entry_source, linked

@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from eager import autograd
-from eager.dispatch import apply
-from eager.tensor import Tensor, wrap
+from eager.core.dispatch import apply
+from eager.core.tensor import Tensor, wrap
 from jitcap.capture.replay import Effect
 from jitcap.graph import INPUT, ITEM, Graph, Node, reachable
 from jitcap.guards import Guard

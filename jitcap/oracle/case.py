@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Any, Protocol
 
-from eager.dataclass import dataclass
-from eager.tensor import Tensor
+from eager.base.dataclass import dataclass
+from eager.core.tensor import Tensor
 from jitcap.capture.origin import Origin
 from jitcap.capture.result import Captured
 from jitcap.graph import Graph

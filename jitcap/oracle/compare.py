@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.dataclass import dataclass
-from eager.tensor import Tensor
-from eager.traced import Traced
+from eager.base.dataclass import dataclass
+from eager.core.tensor import Tensor
+from eager.core.traced import Traced
 from jitcap.capture.kinds.objects import slots_of
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 from jitcap.capture.native import is_python_class

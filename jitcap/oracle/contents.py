@@ -11,9 +11,9 @@ from types import CellType, SimpleNamespace
 from typing import Any
 
 from eager.autograd import mode
+from eager.core.tensor import UNREAD, Tensor
 from eager.device import default as default_place
 from eager.random import Generator
-from eager.tensor import UNREAD, Tensor
 from jitcap.capture.kinds.objects import slots_of
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 from jitcap.capture.native import is_python_class

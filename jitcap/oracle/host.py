@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, Final
 
-from eager.dataclass import dataclass
-from eager.locks import lock
-from eager.tensor import Tensor
+from eager.base.dataclass import dataclass
+from eager.base.locks import lock
+from eager.core.tensor import Tensor
 from jitcap.capture.located import report_above, warn_above
 
 LEVELS: Final = {

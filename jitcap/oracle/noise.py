@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.config import config
+from eager.base.config import config
 from eager.ops.contract import Contract
 from eager.ops.index import IndexAdd
 from eager.ops.kinds import Cast, Reduce, Scan

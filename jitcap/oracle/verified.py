@@ -28,7 +28,7 @@ import numpy as np
 
 from codegen import CheckFailed
 from eager import autograd
-from eager.tensor import Tensor, wrap
+from eager.core.tensor import Tensor, wrap
 from jitcap.capture.native import is_library_space
 from jitcap.capture.origin import Drawn, Item, Origin
 from jitcap.capture.result import Captured, link

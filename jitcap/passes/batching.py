@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from eager.op import REGISTRY
+from eager.core.op import REGISTRY
 from jitcap.graph import Arg, Node, Rewriter, aval_of
 
 Operands = Sequence[tuple[Arg, bool]]  # with whether it is a value of every step

@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import same_aval
-from eager.dtype import DType
+from eager.base import dtype as dt
+from eager.base.dtype import DType
+from eager.sizes.aval import same_aval
 from jitcap.graph import Arg, Node
 from jitcap.passes.rules import Maker, Rule, as_stored, constant, is_value
 

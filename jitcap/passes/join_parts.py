@@ -13,10 +13,10 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
-from eager.aval import same, same_aval
-from eager.dataclass import dataclass
-from eager.op import REGISTRY
-from eager.symint import known_le, known_lt, of_data
+from eager.base.dataclass import dataclass
+from eager.core.op import REGISTRY
+from eager.sizes.aval import same, same_aval
+from eager.sizes.symint import known_le, known_lt, of_data
 from jitcap.graph import Arg, Graph, Node, Rewriter
 from jitcap.passes.rules import constant
 

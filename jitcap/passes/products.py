@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from eager.aval import same
-from eager.symint import is_one
+from eager.sizes.aval import same
+from eager.sizes.symint import is_one
 from jitcap.graph import Arg, Node
 from jitcap.passes.rules import Maker, Rule, is_op
 

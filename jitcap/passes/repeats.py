@@ -26,10 +26,10 @@ from typing import Any, Final
 import numpy as np
 
 from codegen.fuse.row_groups import is_shallow
-from eager.aval import contiguous_strides, scalar_aval
-from eager.dataclass import dataclass
-from eager.op import REGISTRY
+from eager.base.dataclass import dataclass
+from eager.core.op import REGISTRY
 from eager.ops.kinds import reshape_strides
+from eager.sizes.aval import contiguous_strides, scalar_aval
 from jitcap.graph import CHECK, ITEM, Arg, Graph, Node, Where, aval_of, items, placeholder
 from jitcap.loops import is_light
 from jitcap.partition import INFINITE, Flow, is_cheap

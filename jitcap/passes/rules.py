@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from eager.op import Op
+from eager.core.op import Op
 from jitcap.graph import Arg, Node, Number
 
 

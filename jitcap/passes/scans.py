@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from eager.aval import same_aval
-from eager.dataclass import dataclass
-from eager.op import REGISTRY
-from eager.symint import is_one, known_lt
+from eager.base.dataclass import dataclass
+from eager.core.op import REGISTRY
+from eager.sizes.aval import same_aval
+from eager.sizes.symint import is_one, known_lt
 from jitcap.graph import (
     INPUT,
     ITEM,

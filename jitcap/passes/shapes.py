@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from eager.aval import same, same_aval
-from eager.symint import SymInt, is_one, known_le
+from eager.sizes.aval import same, same_aval
+from eager.sizes.symint import SymInt, is_one, known_le
 from jitcap.graph import ITEM, Arg, Node
 from jitcap.loops import SCAN, body_of
 from jitcap.passes.rules import Maker, Rule, constant, is_op

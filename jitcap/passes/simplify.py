@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eager.aval import same
-from eager.op import REGISTRY, Op
+from eager.core.op import REGISTRY, Op
+from eager.sizes.aval import same
 from jitcap.graph import ITEM, Arg, Graph, Node, Rewriter, aval_of, is_number, node_like, with_args
 from jitcap.passes import identities, products, shapes, writes
 from jitcap.passes.rules import Rule

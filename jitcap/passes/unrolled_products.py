@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from eager.op import REGISTRY
-from eager.symint import hint, known_eq
+from eager.core.op import REGISTRY
+from eager.sizes.symint import hint, known_eq
 from jitcap.graph import Arg, Graph, Node, Rewriter
 from jitcap.passes.join_parts import trees_of_additions
 

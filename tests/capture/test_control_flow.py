@@ -145,7 +145,7 @@ INPUTS = ([1.0, 2.0, 3.0], [-1.0, -2.0, -3.0], [-5.0, 1.0, 1.0], [4.0, 1.0, -1.0
 def flat(value):
     return [
         x.detach().numpy() if isinstance(x, eager.Tensor) else x
-        for x in eager.tree.flatten(value)[0]
+        for x in eager.base.tree.flatten(value)[0]
     ]
 
 

@@ -14,10 +14,10 @@ from codegen.runtime.artifact import Array, Host, Signature, Spec
 from codegen.targets.cpp import library as routines
 from codegen.targets.cpp.runtime import cpu
 from codegen.targets.cpp.table import MEMORY
-from eager import threads
-from eager.aval import Aval, scalar_aval
-from eager.dtype import from_numpy
-from eager.op import REGISTRY
+from eager.base import threads
+from eager.base.dtype import from_numpy
+from eager.core.op import REGISTRY
+from eager.sizes.aval import Aval, scalar_aval
 
 
 def access(name: str, x: Array) -> Access:

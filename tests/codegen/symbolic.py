@@ -10,10 +10,10 @@ import numpy as np
 
 import codegen
 from codegen.ir.schema import Target
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.sized import concrete
-from eager.symint import SymInt
+from eager.base import dtype as dt
+from eager.sizes.aval import Aval
+from eager.sizes.substitute import concrete
+from eager.sizes.symint import SymInt
 from jitcap.lower import lower
 from jitcap.symbols import Sizes
 from jitcap.tracer import trace

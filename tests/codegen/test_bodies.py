@@ -7,10 +7,10 @@ import pytest
 
 import codegen
 from codegen import Call, Program, Target, Value
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.dataclass import dataclass
-from eager.op import REGISTRY, Op
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.core.op import REGISTRY, Op
+from eager.sizes.aval import Aval
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ import codegen
 import eager
 import eager.nn.functional as F
 from codegen.ir.schema import Kernel, Library
-from eager.config import config
+from eager.base.config import config
 from tests.codegen.checking import check, check_each, compiled, floats, ints, same
 from tests.codegen.tracing import trace
 from tests.work import calls_made

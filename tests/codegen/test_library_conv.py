@@ -9,7 +9,7 @@ import numpy as np
 
 import eager  # noqa: F401  (fills the registry)
 from codegen.runtime.artifact import Array
-from eager.config import config
+from eager.base.config import config
 from tests.codegen.library_step import Call, call, compile_steps, compiled, reference
 
 

@@ -5,8 +5,8 @@ import pytest
 
 import codegen
 import eager
-from eager.dispatch import apply
-from eager.op import REGISTRY
+from eager.core.dispatch import apply
+from eager.core.op import REGISTRY
 from eager.ops.kinds import Move
 from jitcap import jit
 from tests.codegen import numpy_backend

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from codegen.targets.cpp.runtime import build, cpu, support
-from eager.config import config
-from eager.dtype import by_name
+from eager.base.config import config
+from eager.base.dtype import by_name
 
 SOURCE = """#include "jitcap_dot.h"
 JC_MODULE

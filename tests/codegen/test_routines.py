@@ -5,7 +5,7 @@ from codegen.fuse.pack_once import DOT_PACKED, PACK
 from codegen.fuse.row_blocks import BLOCKS
 from codegen.ir.routine import ROUTINES
 from codegen.targets import cpp, triton  # the spellings come with the targets
-from eager.op import REGISTRY
+from eager.core.op import REGISTRY
 
 
 def test_each_is_an_op_that_some_target_writes() -> None:

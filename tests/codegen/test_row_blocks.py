@@ -7,7 +7,7 @@ import eager as torch
 import eager.nn.functional as F
 import jitcap
 from codegen.fuse import row_blocks, row_groups, windows
-from eager.config import config
+from eager.base.config import config
 from eager.nn.attention import flex_attention
 from jitcap import jit
 

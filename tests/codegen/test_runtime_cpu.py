@@ -14,10 +14,10 @@ import eager
 from codegen.runtime.artifact import Host, Signature, Spec
 from codegen.targets.cpp.runtime import build, cpu, support
 from codegen.targets.cpp.runtime.arena import Arena, arena
-from eager import memory, threads
-from eager.config import config
-from eager.dtype import by_name
-from eager.symint import Fixing
+from eager.base import memory, threads
+from eager.base.config import config
+from eager.base.dtype import by_name
+from eager.sizes.symint import Fixing
 
 F32 = np.dtype(np.float32)
 SOURCE = """

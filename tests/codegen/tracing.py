@@ -8,11 +8,11 @@ from value_tracer import Untaped
 
 import eager
 from codegen.ir.schema import Call, Program, Value
-from eager import dispatch
-from eager.aval import Aval
-from eager.sym import SymNumber
-from eager.tensor import wrap
-from eager.traced import Traced, TracedStorage
+from eager.core import dispatch
+from eager.core.sym import SymNumber
+from eager.core.tensor import wrap
+from eager.core.traced import Traced, TracedStorage
+from eager.sizes.aval import Aval
 
 
 class ProgramTracer(Untaped):
@@ -83,7 +83,7 @@ class ProgramTracer(Untaped):
 
 
 def _dtype(array):
-    from eager import dtype
+    from eager.base import dtype
 
     return dtype.from_numpy(array.dtype)
 

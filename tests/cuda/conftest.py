@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fake_driver import FakeDriver, FakeKernel
 
-from eager import plugins
+from eager.base import plugins
 from eager.device import cuda, places
 
 KERNELS = EntryPoint("jitcap", "codegen.op_kernels", "eager.kernels")

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 eager = pytest.importorskip("eager")
-from eager import locks  # noqa: E402
+from eager.base import locks  # noqa: E402
 from eager.utils import data  # noqa: E402
 from eager.utils.data import channel, pool  # noqa: E402
 from jitcap import jit  # noqa: E402

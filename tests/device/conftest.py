@@ -4,7 +4,8 @@ from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 
-from eager import on_device, plugins
+from eager.base import plugins
+from eager.core import on_device
 from eager.device import places
 
 KERNELS = EntryPoint("jitcap", "codegen.op_kernels", "eager.kernels")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import eager
+from eager.core.tensor import wrap
 from eager.device import device, places, transfer
 from eager.device.array import DeviceArray
-from eager.tensor import wrap
 
 CUDA = device("cuda:0")
 VIEWS = [

@@ -21,7 +21,7 @@ from jitcap import jit
 pytest.importorskip("triton.language")
 pytestmark = [
     pytest.mark.once,
-    pytest.mark.filterwarnings("ignore::eager.on_device.HostRunWarning"),
+    pytest.mark.filterwarnings("ignore::eager.core.on_device.HostRunWarning"),
     pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning"),
 ]
 X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)

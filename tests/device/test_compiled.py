@@ -214,7 +214,7 @@ def test_what_python_would_raise_is_raised():
     assert f(eager.ones(4, device="cuda")) == 0.25
 
 
-@pytest.mark.filterwarnings("ignore::eager.on_device.HostRunWarning")
+@pytest.mark.filterwarnings("ignore::eager.core.on_device.HostRunWarning")
 def test_what_has_no_kernel_runs_op_by_op_and_says_so_once():
     forget_announcements()
     w = nn.Parameter(eager.tensor(X).cuda())

@@ -5,7 +5,8 @@ import pytest
 
 import eager
 from codegen.targets.triton import order
-from eager import cuda, nn, on_device
+from eager import cuda, nn
+from eager.core import on_device
 from eager.nn import functional as F
 from jitcap import jit
 from tests.device.test_sizes import done

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 import eager
-from eager import on_device
+from eager.core import on_device
+from eager.core.on_device import HostRunWarning
+from eager.core.tensor import Tensor
 from eager.device import places
 from eager.device.protocol import DeviceFailure
 from eager.nn import functional as F
-from eager.on_device import HostRunWarning
-from eager.tensor import Tensor
 from jitcap import jit
 
 pytest.importorskip("triton.language")

@@ -12,7 +12,8 @@ import pytest
 
 import eager
 import jitcap
-from eager import nn, notice, plugins
+from eager import nn
+from eager.base import compat_warnings, plugins
 from jitcap.api import Jitted
 from jitcap.capture.breaks import Break
 
@@ -22,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(autouse=True)
 def afresh(monkeypatch):
     """Every test looks entry points up, and hears every warning."""
-    monkeypatch.setattr(notice, "_said", set())
+    monkeypatch.setattr(compat_warnings, "_said", set())
     plugins.provider.cache_clear()
     yield
     plugins.provider.cache_clear()
@@ -71,13 +72,13 @@ def test_what_is_not_honoured_says_so():
     fn = lambda x: x
     assert eager.compile(fn, disable=True) is fn
     assert eager.compile(disable=True)(fn) is fn
-    with pytest.warns(notice.IgnoredOptionWarning, match="mode='max-autotune'"):
+    with pytest.warns(compat_warnings.IgnoredOptionWarning, match="mode='max-autotune'"):
         eager.compile(fn, mode="max-autotune")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         eager.compile(fn, mode="max-autotune")  # once
-    notice._said.clear()
-    with pytest.warns(notice.IgnoredOptionWarning, match="triton.cudagraphs") as caught:
+    compat_warnings._said.clear()
+    with pytest.warns(compat_warnings.IgnoredOptionWarning, match="triton.cudagraphs") as caught:
         eager.compile(fn, options={"triton.cudagraphs": True})
     assert caught[0].filename == __file__
     with pytest.raises(ValueError, match="unknown mode"):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 import codegen  # noqa: F401 - the module that a class here is said to be of
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 HOW = [{"frozen": f, "eq": e, "slots": s} for f in (0, 1) for e in (0, 1) for s in (0, 1)]
 
@@ -116,7 +116,7 @@ def test_a_frozen_record_of_the_compiler_refuses_where_it_is_checked(monkeypatch
         (True, "codegen", True), (True, "eager", True), (False, "eager", True),
         (False, "codegen", False),
     ):  # fmt: skip
-        monkeypatch.setattr("eager.dataclass.CHECKED", checked)
+        monkeypatch.setattr("eager.base.dataclass.CHECKED", checked)
         cls = made(module)
         assert cls(1) == cls(1, 2) and hash(cls(1)) == hash(cls(1)) and cls(3).x == 3
         assert pickle.loads(pickle.dumps(copy.copy(Point(1.0)))) == Point(1.0)

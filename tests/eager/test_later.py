@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import eager
-from eager import later
+from eager.base import lazy_imports
 
 PROGRAM = """
 import sys
@@ -49,7 +49,7 @@ def test_a_part_is_imported_when_it_is_named(tmp_path):
 
 
 def test_its_name_is_like_any_other():
-    for package, names in later.PARTS.items():
+    for package, names in lazy_imports.PARTS.items():
         module = sys.modules[package]
         assert set(names) <= set(dir(module))
         for name in names:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import eager
-from eager import nn, notice
+from eager import nn
+from eager.base import compat_warnings
 from eager.nn import functional as F
 from eager.utils import checkpoint as checkpoints
 from eager.utils.data import DataLoader, TensorDataset
@@ -19,7 +20,7 @@ from jitcap.record import forget_announcements
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERNAL = (
-    "/eager/tape.py",
+    "/eager/core/tape.py",
     "/region.py",
     "/capture/",
     "/kept/",
@@ -113,12 +114,12 @@ def test_every_setting_is_read(name):
 
 @pytest.fixture(autouse=True)
 def afresh(monkeypatch):
-    monkeypatch.setattr(notice, "_said", set())
+    monkeypatch.setattr(compat_warnings, "_said", set())
     forget_announcements()
 
 
 def said_once(call, text):
-    with pytest.warns(notice.IgnoredOptionWarning, match=text):
+    with pytest.warns(compat_warnings.IgnoredOptionWarning, match=text):
         first = call()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -133,14 +134,14 @@ def test_sparse_gradients_are_dense():
     assert table.grad[:, 0].tolist() == [0, 4, 0, 2]
     offsets = eager.tensor([0, 2])
     said_once(lambda: F.embedding_bag(places, table, offsets, sparse=True), "gradient is dense")
-    notice._said.clear()
+    compat_warnings._said.clear()
     said_once(lambda: nn.Embedding(4, 2, sparse=True)(places), "gradient is dense")
-    notice._said.clear()
+    compat_warnings._said.clear()
     said_once(lambda: nn.EmbeddingBag(4, 2, sparse=True)(places, offsets), "gradient is dense")
     said_once(lambda: eager.gather(table, 0, places[:, None], sparse_grad=True), "is dense")
-    notice._said.clear()
+    compat_warnings._said.clear()
     step = jit(lambda x: F.embedding(x, table, sparse=True), backend="eager")
-    with pytest.warns(notice.IgnoredOptionWarning, match="gradient is dense"):
+    with pytest.warns(compat_warnings.IgnoredOptionWarning, match="gradient is dense"):
         assert step(places).shape == (3, 2)
     assert step.stats.splits == 0
 
@@ -198,7 +199,7 @@ def test_checkpoint_says_where_memory_is_saved():
     assert np.allclose(x.grad, 2 * np.cos(1))
     with pytest.raises(NotImplementedError, match="context_fn"):
         checkpoints.checkpoint(body, x, context_fn=lambda: None)
-    notice._said.clear()
+    compat_warnings._said.clear()
     step = jit(lambda x: checkpoints.checkpoint(body, x, use_reentrant=False), backend="eager")
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # there the compiler decides

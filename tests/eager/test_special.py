@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import eager
-from eager import special_arrays
+from eager.base import special_arrays
 
 pytestmark = pytest.mark.once
 

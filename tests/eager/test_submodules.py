@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from eager.submodules import _HOMES
+from eager.base.submodules import _HOMES
 
 torch = pytest.importorskip("torch")
 NAMES = [

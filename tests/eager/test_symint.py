@@ -7,10 +7,10 @@ import random
 import pytest
 
 import eager
-from eager.aval import Aval
-from eager.op import REGISTRY
-from eager.polynomial import Scope, remembered
-from eager.symint import Fixing, SymInt, bounds, evaluate, known_eq, known_le, known_lt
+from eager.core.op import REGISTRY
+from eager.sizes.aval import Aval
+from eager.sizes.polynomial import Scope, remembered
+from eager.sizes.symint import Fixing, SymInt, bounds, evaluate, known_eq, known_le, known_lt
 from jitcap.symbols import Sizes, holds
 
 pytestmark = pytest.mark.once

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import eager
-from eager import dtype as dt
+from eager.base import dtype as dt
 from jitcap import jit
 
 torch = pytest.importorskip("torch")

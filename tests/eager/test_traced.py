@@ -7,7 +7,7 @@ import pytest
 from value_tracer import ValueTracer, traced, tracing, value
 
 import eager
-from eager.sym import SymNumber
+from eager.core.sym import SymNumber
 from jitcap import jit
 
 pytestmark = pytest.mark.once

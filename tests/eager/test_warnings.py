@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import eager
-from eager import notice
-from eager.notice import IgnoredOptionWarning
+from eager.base import compat_warnings
+from eager.base.compat_warnings import IgnoredOptionWarning
 from jitcap import jit
 
 SGD = "o = optim.SGD([T.ones(1, requires_grad=True)], lr=0.1); "
@@ -130,7 +130,7 @@ def test_what_is_warned_of(program, category, compiled):
     ],
 )
 def test_ignored_options_are_told_of_once(program, compiled, monkeypatch):
-    monkeypatch.setattr(notice, "_said", set())
+    monkeypatch.setattr(compat_warnings, "_said", set())
     f, line = defined(program, compiled)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("default")

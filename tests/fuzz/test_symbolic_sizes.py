@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import eager
-from eager.symint import known_eq
+from eager.sizes.symint import known_eq
 from tests.codegen.symbolic import Case, f32, run
 from tests.codegen.test_fuzz import BINARY, UNARY, pick, reduced
 

@@ -10,9 +10,9 @@ import pytest
 
 import eager
 from codegen.runtime.callback import ARRAY, NUMBER, Callback
-from eager import attributes
-from eager.aval import Aval
-from eager.op import REGISTRY
+from eager.core import attributes
+from eager.core.op import REGISTRY
+from eager.sizes.aval import Aval
 from jitcap import custom_op, explain, jit
 from jitcap.kept import graphs
 

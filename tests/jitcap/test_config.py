@@ -10,7 +10,7 @@ import pytest
 
 import eager
 import jitcap
-from eager.config import FLAGS
+from eager.base.config import FLAGS
 from jitcap import JitcapWarning, config, custom_op, jit
 
 

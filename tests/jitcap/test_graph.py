@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import eager
-from eager.aval import Aval
+from eager.core.op import REGISTRY
+from eager.sizes.aval import Aval
 from jitcap import pipeline
 from jitcap.graph import Graph, Node, placeholder
 from jitcap.record import Trail
@@ -105,7 +106,7 @@ def test_lines_are_the_users():
 
 def test_verify_names_a_use_before_definition():
     x = placeholder("x", Aval((2,), eager.float32))
-    add = eager.op.REGISTRY["add"]
+    add = REGISTRY["add"]
     a = Node(add, (x, 1), {}, (x.aval,))
     b = Node(add, (a, 1), {}, (x.aval,))
     with pytest.raises(GraphError, match="before its definition"):
@@ -114,7 +115,7 @@ def test_verify_names_a_use_before_definition():
 
 def test_verify_names_a_wrong_aval():
     x = placeholder("x", Aval((2,), eager.float32))
-    add = eager.op.REGISTRY["add"]
+    add = REGISTRY["add"]
     a = Node(add, (x, 1), {}, (Aval((3,), eager.float32),))
     with pytest.raises(GraphError, match="its op gives"):
         verify(Graph((x,), (a,), (a,)), "a pass")

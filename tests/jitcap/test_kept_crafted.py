@@ -252,7 +252,7 @@ FUNCTIONS = (
     "socket.socket runpy.run_module timeit.timeit io.open io.BytesIO _io.open code.interact "
     "operator.methodcaller operator.attrgetter operator.call functools.reduce "
     "functools.cached_property random._urandom logging.os contextlib.exec numpy.load numpy.save "
-    "eager.load eager.save eager.tensor.no_such jitcap.api.jit antigravity.geohash this.s "
+    "eager.load eager.save eager.core.tensor.no_such jitcap.api.jit antigravity.geohash this.s "
     "not_imported_yet.function builtins.object.__subclasses__ builtins.type.mro "
     "builtins.object.__reduce__ builtins.object.__reduce_ex__"
 ).split()
@@ -442,7 +442,7 @@ WRITERS = (
     "builtins.print", "builtins.iter", "builtins.dict", "time.sleep", "random.uniform",
     "builtins.object.__setattr__", "builtins.object.__delattr__", "builtins.dict.__setitem__",
     "builtins.dict.clear", "builtins.dict.update", "builtins.list.append", "types.FunctionType",
-    "eager.tensor.wrap", "eager.dispatch.apply", "jitcap.capture.located.warn_above",
+    "eager.core.tensor.wrap", "eager.core.dispatch.apply", "jitcap.capture.located.warn_above",
 )  # fmt: skip
 
 

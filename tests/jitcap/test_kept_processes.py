@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from eager import threads
+from eager.base import threads
 
 pytestmark = pytest.mark.once
 

@@ -11,8 +11,8 @@ import pytest
 import eager
 from codegen import Target
 from codegen.runtime import cache
-from eager.attributes import decode, encode
-from eager.symint import SymInt, terms_of
+from eager.core.attributes import decode, encode
+from eager.sizes.symint import SymInt, terms_of
 from jitcap import config, jit
 from jitcap.kept import graphs
 from jitcap.pipeline import compile_graph, recall, run_passes

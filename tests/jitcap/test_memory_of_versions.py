@@ -6,7 +6,7 @@ import threading
 import eager
 import jitcap
 from codegen.targets.cpp.runtime import cpu
-from eager.memory import POOL
+from eager.base.memory import POOL
 from jitcap import jit
 
 

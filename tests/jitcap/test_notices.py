@@ -13,8 +13,8 @@ import pytest
 
 import eager as torch
 import jitcap
-from eager import notice
-from eager.notice import not_raised
+from eager.base import compat_warnings
+from eager.base.compat_warnings import not_raised
 from jitcap import JitcapWarning, config, jit, record
 from jitcap.capture import bytecode
 
@@ -27,7 +27,7 @@ def nothing_was_said():
 @pytest.fixture
 def as_users_have(monkeypatch):
     """Everywhere else in the tests a notice that nobody expects is raised."""
-    monkeypatch.setattr(notice, "not_raised", not_raised)
+    monkeypatch.setattr(compat_warnings, "not_raised", not_raised)
 
 
 def split(x):
@@ -97,7 +97,7 @@ def test_an_unknown_python_is_no_error_either(monkeypatch, capsys):
 
 @pytest.mark.usefixtures("as_users_have")
 def test_an_option_that_is_ignored_is_no_error_either(monkeypatch, capsys):
-    monkeypatch.setattr(notice, "_said", set())
+    monkeypatch.setattr(compat_warnings, "_said", set())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         step = torch.compile(small, mode="max-autotune")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import eager
-from eager.dispatch import current_tracer
-from eager.tensor import wrap
-from eager.traced import fresh
+from eager.core.dispatch import current_tracer
+from eager.core.tensor import wrap
+from eager.core.traced import fresh
 from jitcap.joint import build_joint
 from jitcap.partition import Flow, partition
 from jitcap.record import JitcapWarning

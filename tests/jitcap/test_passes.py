@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import eager
-from eager.op import REGISTRY
+from eager.core.op import REGISTRY
 from jitcap.passes import PASSES
 from jitcap.passes.simplify import RULES
 from jitcap.tracer import trace

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.op import REGISTRY
+from eager.base import dtype as dt
+from eager.core.op import REGISTRY
+from eager.sizes.aval import Aval
 from jitcap.graph import Graph, Node, aval_of, placeholder
 from jitcap.passes import PASSES
 

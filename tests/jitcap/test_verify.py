@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import eager
-from eager.op import REGISTRY
+from eager.core.op import REGISTRY
 from jitcap import VerifyError, jit
 from jitcap import pipeline as pipeline_module
 from jitcap.capture import effects as effects_module

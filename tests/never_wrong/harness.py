@@ -35,7 +35,7 @@ import numpy as np
 
 import eager
 import jitcap
-from eager.sym import SymNumber
+from eager.core.sym import SymNumber
 from jitcap import JitcapWarning, config, jit
 
 HERE = str(Path(__file__).parent)

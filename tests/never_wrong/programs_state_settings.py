@@ -5,7 +5,7 @@ import sys
 import numpy as np
 
 import eager
-from eager.config import config
+from eager.base.config import config
 
 from .harness import case
 from .scene import nothing, scene

@@ -9,8 +9,8 @@ import pytest
 import codegen
 import eager
 from codegen.ir.schema import Program
-from eager import dispatch
-from eager.tensor import wrap
+from eager.core import dispatch
+from eager.core.tensor import wrap
 from tests.codegen.tracing import ProgramTracer
 
 LIMITS = Path(__file__).resolve().parents[2] / "docs" / "limits.md"

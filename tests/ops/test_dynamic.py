@@ -8,8 +8,8 @@ import op_harness as harness
 import pytest
 
 import eager
-from eager.op import Sample
-from eager.registry import PUBLIC
+from eager.core.op import Sample
+from eager.core.registry import PUBLIC
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 OPS = 90
@@ -51,9 +51,9 @@ def test_the_comparison_sees_faults():
     x = np.arange(12.0).reshape(3, 4)
     assert _outcome(lambda x: x * 2, x).what == "right"
     assert _outcome(lambda x: x * int(x.shape[0]), x).what == "specialised"
-    assert _outcome(lambda x: x * eager.symint.hint(x.shape[0]), x).what == "wrong"
-    assert _outcome(lambda x: x.new_zeros(eager.symint.hint(x.shape[0])), x).what == "wrong"
-    assert _outcome(lambda x: x + eager.symint.hint(x.shape[0]) * 0 + 1, x).what == "right"
+    assert _outcome(lambda x: x * eager.sizes.symint.hint(x.shape[0]), x).what == "wrong"
+    assert _outcome(lambda x: x.new_zeros(eager.sizes.symint.hint(x.shape[0])), x).what == "wrong"
+    assert _outcome(lambda x: x + eager.sizes.symint.hint(x.shape[0]) * 0 + 1, x).what == "right"
 
 
 def _traced_at(fn, arrays, at, symbols=None):

@@ -7,9 +7,9 @@ import op_harness as harness
 import pytest
 
 import eager
-from eager.op import REGISTRY, Sample
-from eager.registry import PUBLIC, Public
-from eager.scalar import NUMPY, VOCABULARY
+from eager.base.scalar import NUMPY, VOCABULARY
+from eager.core.op import REGISTRY, Sample
+from eager.core.registry import PUBLIC, Public
 
 torch = harness.torch
 

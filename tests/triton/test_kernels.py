@@ -13,12 +13,12 @@ import eager
 from codegen.op_kernels import compile_op
 from codegen.targets.triton.runtime.build import DEFAULT_TARGET
 from codegen.targets.triton.tile import DEFAULT, Sizes
-from eager.aval import Aval
+from eager.core.dispatch import apply
+from eager.core.op import REGISTRY
+from eager.core.tensor import Tensor
 from eager.device.plan import Operand
-from eager.dispatch import apply
 from eager.nn import functional as F
-from eager.op import REGISTRY
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval
 
 rng = np.random.default_rng(0)
 TINY = Sizes(flat=16, tile=64, longest=16, loop=8, plane=8, column=4, programs=64)

@@ -15,7 +15,7 @@ import eager
 from codegen.ir.schema import Unsupported
 from codegen.targets.triton.runtime.kernel import kernels_of
 from codegen.targets.triton.tile import DEFAULT, Sizes
-from eager.registry import PUBLIC
+from eager.core.registry import PUBLIC
 from jitcap.tracer import DataDependent
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of samples

@@ -13,7 +13,7 @@ import codegen
 import eager
 from codegen.targets.triton.runtime.build import DEFAULT_TARGET
 from codegen.targets.triton.runtime.kernel import kernels_of
-from eager.config import config
+from eager.base.config import config
 from eager.nn import functional as F
 from jitcap import explain, jit
 from jitcap.lower import lower

@@ -11,8 +11,8 @@ from codegen.ir.schema import Unsupported
 from codegen.targets.triton import table
 from codegen.targets.triton.program import HEADER
 from codegen.targets.triton.runtime import build
-from eager import dtype as dt
-from eager.scalar import VOCABULARY
+from eager.base import dtype as dt
+from eager.base.scalar import VOCABULARY
 
 FLOATS = (dt.float32, dt.float64)
 INTS = (dt.uint8, dt.int8, dt.int16, dt.int32, dt.int64)

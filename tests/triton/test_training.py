@@ -14,12 +14,12 @@ from codegen.ir.schema import Call, Program, Value
 from codegen.targets.triton.runtime import build
 from codegen.targets.triton.runtime.kernel import _compiler, target_of
 from eager import nn
-from eager.aval import Aval
-from eager.config import config
+from eager.base.config import config
+from eager.core.op import REGISTRY
 from eager.device import places
 from eager.device.protocol import DeviceUnavailable
 from eager.nn import functional as F
-from eager.op import REGISTRY
+from eager.sizes.aval import Aval
 from jitcap import jit
 
 

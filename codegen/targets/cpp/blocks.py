@@ -19,7 +19,7 @@ from codegen.ir.sizes import blocks as blocks_of
 from codegen.targets.cpp.control import Table
 from codegen.targets.cpp.step import ALIGN, Writer
 from codegen.targets.cpp.table import size_text
-from eager import threads
+from eager.base import threads
 
 
 def blocks(w: Writer, body: str) -> None:

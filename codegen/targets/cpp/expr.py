@@ -18,9 +18,9 @@ from codegen.ir.sizes import Size, at_least, is_static, same
 from codegen.ir.walk import Walk
 from codegen.targets.cpp import table
 from codegen.targets.cpp.table import size_text
-from eager import dtype as dt
-from eager.dataclass import dataclass
-from eager.dtype import DType
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
 
 
 @dataclass(eq=False, slots=True)

@@ -23,8 +23,8 @@ from codegen.targets.cpp.pairs import interleaved, waits
 from codegen.targets.cpp.reduce import CHUNK, EACH, Accumulator, Blocks, indent, position_of
 from codegen.targets.cpp.table import size_text
 from codegen.targets.cpp.tile import overwrites
-from eager import dtype as dt
-from eager.dataclass import dataclass
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
 
 ALIGN = 64
 PAGE = 4096

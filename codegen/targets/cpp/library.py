@@ -28,7 +28,7 @@ from codegen.runtime.callback import callback
 from codegen.targets.cpp import blocks, control, conv, linalg, rows, signal
 from codegen.targets.cpp.step import CppCall, Places, Writer, alike, is_float
 from codegen.targets.cpp.table import MEMORY, size_text
-from eager import dtype as dt
+from eager.base import dtype as dt
 
 Calls: TypeAlias = dict[str, CppCall]  # by the name of the op
 

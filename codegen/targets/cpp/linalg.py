@@ -7,8 +7,8 @@ from codegen.ir.schema import Access, Library
 from codegen.ir.sizes import Size, is_static, numel, round_up
 from codegen.targets.cpp.runtime import support
 from codegen.targets.cpp.step import ALIGN, Writer
-from eager import dtype as dt
-from eager import threads
+from eager.base import dtype as dt
+from eager.base import threads
 
 
 def possible(step: Library) -> bool:

@@ -19,7 +19,7 @@ from codegen.ir.expr import Apply, Cast, Const, Expr, IndexOf
 from codegen.ir.rewrite import Rewrite
 from codegen.ir.schema import Kernel, Stage, Tiled
 from codegen.ir.sizes import SHORT, is_short
-from eager import dtype as dt
+from eager.base import dtype as dt
 
 COMPARE: Final = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 

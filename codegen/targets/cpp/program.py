@@ -21,9 +21,9 @@ from codegen.targets.cpp import control, library, table
 from codegen.targets.cpp.epilogue import emit_epilogue, weight
 from codegen.targets.cpp.kernel import KernelText, emit_kernel
 from codegen.targets.cpp.table import size_text
-from eager import threads
-from eager.aval import Aval
-from eager.dataclass import dataclass
+from eager.base import threads
+from eager.base.dataclass import dataclass
+from eager.sizes.aval import Aval
 
 ENTRY = "jitcap_entry"
 UNIT_BYTES = 10_000  # kernels of this much text are worth a compiler process of their own

@@ -12,7 +12,7 @@ from codegen.ir.sizes import Size, at_least, below, extent, is_short
 from codegen.targets.cpp import table
 from codegen.targets.cpp.expr import Spell
 from codegen.targets.cpp.table import size_text
-from eager import dtype as dt
+from eager.base import dtype as dt
 
 # A sum down a long column is a sum of sums of this many: errors grow with the root of the length.
 CHUNK = 128

@@ -12,9 +12,9 @@ from codegen.ir.sizes import divides, is_static, numel, round_up, same, same_all
 from codegen.targets.cpp.rows import around
 from codegen.targets.cpp.step import ALIGN, Writer
 from codegen.targets.cpp.table import MEMORY, REGISTER, size_text
-from eager import dtype as dt
-from eager import threads
-from eager.aval import Aval, contiguous_strides
+from eager.base import dtype as dt
+from eager.base import threads
+from eager.sizes.aval import Aval, contiguous_strides
 
 LANES: Final = 4  # lines that are transformed at a time
 LARGEST_FACTOR: Final = 64  # a pass costs as many products per element as its factor

@@ -11,10 +11,10 @@ from codegen.ir.schema import Access, Library
 from codegen.ir.sizes import Shape, Size, is_contiguous, numel, round_up, same, some
 from codegen.runtime.artifact import Host
 from codegen.targets.cpp.table import MEMORY, any_text, mentions_size, size_text
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.dataclass import dataclass
-from eager.dtype import DType
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
+from eager.sizes.aval import Aval
 
 ALIGN: Final = 64
 

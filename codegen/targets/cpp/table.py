@@ -10,10 +10,10 @@ from typing import Final
 from codegen.ir.expr import Const
 from codegen.ir.monoid import ALL, ANY, Monoid
 from codegen.ir.sizes import Size, at_least, below, name_of
-from eager import dtype as dt
-from eager import symint
-from eager.dtype import DType
-from eager.scalar import VOCABULARY
+from eager.base import dtype as dt
+from eager.base.dtype import DType
+from eager.base.scalar import VOCABULARY
+from eager.sizes import symint
 
 MEMORY: Final = {
     "complex64": "c64", "complex128": "c128",  # of library steps

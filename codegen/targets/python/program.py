@@ -12,7 +12,7 @@ from typing import Final
 from codegen.ir.schema import Fused, Library
 from codegen.targets.python.kernel import emit_kernel
 from codegen.targets.python.runtime.flat import body_name
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 HEADER: Final = "from codegen.targets.python.runtime.prelude import *"
 

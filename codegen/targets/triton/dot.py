@@ -29,9 +29,9 @@ from codegen.ir.sizes import (
 from codegen.targets.triton import table
 from codegen.targets.triton.expr import STEP, Signature, Text, mask, needs_int64, plain_block
 from codegen.targets.triton.kernel import KernelText, finished, is_narrow, overtakes
-from eager import dtype as dt
-from eager.dataclass import dataclass
-from eager.dtype import DType
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
 
 SMALLEST: Final = 16  # of a tile of tl.dot
 

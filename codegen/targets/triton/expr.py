@@ -28,9 +28,9 @@ from codegen.runtime.artifact import SIZE
 from codegen.targets.triton import table
 from codegen.targets.triton.runtime.program import size_key
 from codegen.targets.triton.tile import COMBINES, is_atomic
-from eager import dtype as dt
-from eager import symint
-from eager.dataclass import dataclass
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.sizes import symint
 
 Dims = frozenset[str]
 NONE: Final[Dims] = frozenset()

@@ -25,7 +25,7 @@ from codegen.targets.triton.kernel import KernelText, Writer, child, finished
 from codegen.targets.triton.runtime.kernel import ALIGNMENT
 from codegen.targets.triton.runtime.program import Tables
 from codegen.targets.triton.tile import Sizes, TiledStage, Tiling
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 MEMBER: Final = 1 << 20  # the size that stands for every member's in the shared expression
 R: Final = "r"

@@ -33,7 +33,7 @@ from codegen.targets.triton.expr import NONE, STEP, Block, Memo, Signature, Text
 from codegen.targets.triton.reduce import Span
 from codegen.targets.triton.runtime.program import size_key
 from codegen.targets.triton.tile import TiledStage, Tiling
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 ALIGNED: Final = 16  # a size that is a multiple of this keeps vector accesses under a mask
 

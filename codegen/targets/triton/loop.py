@@ -19,8 +19,8 @@ from codegen.ir.expr import BUILD, Expr
 from codegen.ir.schema import Access, Buffer, Kernel, Library, Program, Stage, Store, Unsupported
 from codegen.ir.sizes import is_contiguous
 from codegen.targets.triton.runtime.program import Launch
-from eager import dtype as dt
-from eager.dtype import DType
+from eager.base import dtype as dt
+from eager.base.dtype import DType
 
 Place = tuple[str, int]  # a buffer with memory of its own, and the byte in it
 WORK: Final = "work"

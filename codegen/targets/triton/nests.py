@@ -19,9 +19,9 @@ from codegen.ir.monoid import COMBINE, MAX, MIN, SUM, Monoid
 from codegen.ir.schema import Access, Buffer, Kernel, Library, Reduction, Stage, Store, Unsupported
 from codegen.ir.sizes import numel, same
 from codegen.targets.triton.split import Parts
-from eager import dtype as dt
-from eager.aval import broadcast_shapes, contiguous_strides
-from eager.dtype import DType
+from eager.base import dtype as dt
+from eager.base.dtype import DType
+from eager.sizes.aval import broadcast_shapes, contiguous_strides
 
 Index = tuple[Affine, ...]
 

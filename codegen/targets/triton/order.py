@@ -19,8 +19,8 @@ from codegen.ir.schema import Access, Buffer, Library, Reduction, Stage, Store, 
 from codegen.ir.sizes import is_static, last, numel
 from codegen.targets.triton.nests import Rule, accesses_of, element, kernel_of, space
 from codegen.targets.triton.split import Parts
-from eager import dtype as dt
-from eager.aval import contiguous_strides
+from eager.base import dtype as dt
+from eager.sizes.aval import contiguous_strides
 
 LONGEST: Final = 1 << 17  # elements of a row: 2**34 comparisons
 

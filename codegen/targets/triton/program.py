@@ -26,7 +26,7 @@ from codegen.targets.triton.loop import Loop
 from codegen.targets.triton.runtime.program import Compiled, Launch, Tables, TritonProgram
 from codegen.targets.triton.split import split
 from codegen.targets.triton.tile import DEFAULT, Sizes, tile
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 HEADER: Final = '''"""Triton kernels of one compiled graph."""
 

@@ -15,8 +15,8 @@ from codegen.ir.monoid import ALL, ANY, SUM, Monoid
 from codegen.ir.schema import Reduction
 from codegen.targets.triton import table
 from codegen.targets.triton.expr import Block, Text
-from eager.dataclass import dataclass
-from eager.dtype import DType
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
 
 COMBINE: Final[Mapping[str, str]] = {
     "sum": "({0} + {1})",

@@ -19,8 +19,8 @@ from codegen.targets.triton.expr import STEP, Signature, Text, mask, needs_int64
 from codegen.targets.triton.kernel import KernelText, finished
 from codegen.targets.triton.reduce import identity
 from codegen.targets.triton.tile import Sizes
-from eager import dtype as dt
-from eager.aval import contiguous_strides
+from eager.base import dtype as dt
+from eager.sizes.aval import contiguous_strides
 
 FUNCTIONS: Final = {
     "cumsum": ("sum", "jc.plus"),

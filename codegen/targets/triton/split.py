@@ -19,9 +19,9 @@ from codegen.ir.rewrite import Rewrite
 from codegen.ir.schema import Buffer, Kernel, Reduction, Stage, Store
 from codegen.ir.sizes import Size, blocks, extent, extents, is_static, most, round_up, some
 from codegen.targets.triton.tile import Sizes, is_column, with_rows_in_memory
-from eager import dtype as dt
-from eager.dataclass import dataclass
-from eager.dtype import DType
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
 
 
 @dataclass(frozen=True, eq=False, slots=True)

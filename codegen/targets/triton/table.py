@@ -13,8 +13,8 @@ from typing import Final
 
 from codegen.ir.schema import Unsupported
 from codegen.ir.walk import INFIX
-from eager import dtype as dt
-from eager.dtype import DType
+from eager.base import dtype as dt
+from eager.base.dtype import DType
 
 TYPES: Final[Mapping[DType, str]] = {
     d: "tl.int1" if d is dt.bool_ else f"tl.{d.name}" for d in dt.ALL if not d.is_complex

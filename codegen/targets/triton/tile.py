@@ -37,9 +37,9 @@ from codegen.ir.sizes import (
     some,
 )
 from codegen.targets.cpp.tile import is_either, split_axes
-from eager import dtype as dt
-from eager.dataclass import dataclass
-from eager.dtype import DType
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from eager import dtype as dt
-from eager.dataclass import dataclass
+from eager.base import dtype as dt
+from eager.base.dataclass import dataclass
+from eager.core.tensor import Tensor
 from eager.ops.index_and_sort import iota
 from eager.ops.pointwise import where
-from eager.symint import sqrt
-from eager.tensor import Tensor
+from eager.sizes.symint import sqrt
 
 ScoreMod: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 MaskMod: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]

@@ -1,7 +1,8 @@
 """`eager.nn.functional`: neural network functions under PyTorch's names. tensors -> ops and
 compositions of ops."""
 
-from eager.misspelled import missing
+from eager.base.misspelled import missing
+from eager.core.registry import checked
 from eager.nn.functional import native as native
 from eager.nn.functional.activation import (
     glu,
@@ -150,7 +151,6 @@ from eager.ops.activation import (
     threshold,
     threshold_,
 )
-from eager.registry import checked
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",

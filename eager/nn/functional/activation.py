@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from eager import dtype as dt
-from eager.casts import lower_precision, rounded_once
-from eager.dtype import DType
+from eager.base import dtype as dt
+from eager.base.compat_warnings import warn, warn_once
+from eager.base.dtype import DType
+from eager.core.casts import lower_precision, rounded_once
+from eager.core.op import Sample
+from eager.core.registry import public
+from eager.core.tensor import Tensor
 from eager.nn.functional.register import functional
-from eager.notice import warn, warn_once
-from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.pointwise import not_for, where
 from eager.ops.view import norm_dim
 from eager.random import draw
-from eager.registry import public
-from eager.tensor import Tensor
 
 
 def _dim(name: str, input: Tensor, dim: int | None) -> int:

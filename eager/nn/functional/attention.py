@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
+from eager.base import dtype as dt
+from eager.base.compat_warnings import warn
+from eager.core.op import Sample
+from eager.core.tensor import Tensor
 from eager.nn.functional.dropout import dropout
 from eager.nn.functional.linear import linear, scaled_dot_product_attention
 from eager.nn.functional.register import functional
-from eager.notice import warn
-from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.move import cat, constant_pad_nd
 from eager.ops.pointwise import where
-from eager.symint import sqrt
-from eager.tensor import Tensor
+from eager.sizes.symint import sqrt
 
 
 def project(inputs: tuple[Tensor, ...], weights: Any, bias: Tensor | None) -> tuple[Tensor, ...]:

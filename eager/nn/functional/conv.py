@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from eager.casts import lower_precision, product_rounded_once
-from eager.dispatch import apply
+from eager.core.casts import lower_precision, product_rounded_once
+from eager.core.dispatch import apply
+from eager.core.op import Sample
+from eager.core.tensor import Tensor
 from eager.nn.functional.register import functional, per_dim
-from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.contract import CONV, CONV_INPUT_GRAD, require_steps
 from eager.ops.move import PAD
-from eager.symint import Ints
-from eager.tensor import Tensor
+from eager.sizes.symint import Ints
 
 
 def _batched(name: str, input: Tensor, n: int) -> tuple[Tensor, bool]:

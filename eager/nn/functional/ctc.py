@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.casts import full_precision
-from eager.dispatch import apply, must_hold
-from eager.interop import tensor
-from eager.loops import scan
+from eager.base import dtype as dt
+from eager.construct.interop import tensor
+from eager.control_flow.scan import scan
+from eager.core.casts import full_precision
+from eager.core.dispatch import apply, must_hold
+from eager.core.op import Sample
+from eager.core.tensor import Tensor
 from eager.nn.functional.register import functional, reduced
-from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.index import GATHER
 from eager.ops.index_and_sort import iota
 from eager.ops.move import cat, constant_pad_nd, stack
 from eager.ops.pointwise import where
-from eager.tensor import Tensor
 
 
 def _log_probs(*shape: int) -> Any:

@@ -3,10 +3,10 @@ random."""
 
 from __future__ import annotations
 
+from eager.base.compat_warnings import warn
+from eager.core.tensor import Tensor
 from eager.nn.functional.register import functional
-from eager.notice import warn
 from eager.random import draw
-from eager.tensor import Tensor
 
 
 def _check(p: float) -> None:

@@ -8,14 +8,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from eager import dtype as dt
+from eager.base import dtype as dt
+from eager.core.op import Sample
+from eager.core.tensor import Tensor
 from eager.nn.functional.register import functional, per_dim
-from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.index_and_sort import iota
 from eager.random import rand
-from eager.symint import Ints, index
-from eager.tensor import Tensor
+from eager.sizes.symint import Ints, index
 
 
 def _sizes(name: str, x: Tensor, n: int, kernel: Any, size: Any, ratio: Any) -> tuple[int, ...]:

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
 from eager.autograd.function import Function
-from eager.casts import given_precision, lower_precision, on_gpus, product_rounded_once
-from eager.dispatch import apply, must_hold, tracing
-from eager.dtype import DType
+from eager.base import dtype as dt
+from eager.base.compat_warnings import warn_once
+from eager.base.dtype import DType
+from eager.core.casts import given_precision, lower_precision, on_gpus, product_rounded_once
+from eager.core.dispatch import apply, must_hold, tracing
+from eager.core.op import Sample
+from eager.core.tensor import Tensor
 from eager.nn.functional.dropout import dropout
 from eager.nn.functional.register import functional
-from eager.notice import warn_once
-from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.contract import DOT
 from eager.ops.index import INDEX_ADD, TAKE
@@ -24,8 +25,7 @@ from eager.ops.index_and_sort import iota, scatter_reduce
 from eager.ops.pointwise import CAST, COMPARE, where
 from eager.ops.products import einsum, matmul
 from eager.ops.view import UNSQUEEZE
-from eager.symint import integer, of_data, sqrt
-from eager.tensor import Tensor
+from eager.sizes.symint import integer, of_data, sqrt
 
 
 @functional(

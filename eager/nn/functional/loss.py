@@ -10,19 +10,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from eager import dtype as dt
-from eager.casts import full_precision
-from eager.dispatch import apply, must_hold
+from eager.base import dtype as dt
+from eager.base.compat_warnings import ignore, warn
+from eager.core.casts import full_precision
+from eager.core.dispatch import apply, must_hold
+from eager.core.op import Sample
+from eager.core.tensor import Tensor
 from eager.nn.functional.register import functional, legacy_reduction, reduced, warn_of_sizes, wide
-from eager.notice import ignore, warn
-from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.activation import logsigmoid
 from eager.ops.elementary import xlogy
 from eager.ops.index import GATHER, TAKE
 from eager.ops.index_kernels import OutOfBounds
 from eager.ops.pointwise import where
-from eager.tensor import Tensor
 
 
 # -------------------------------------------------------------------------- classification

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import result_type
-from eager.casts import full_precision, on_gpus, rounded_once
-from eager.dispatch import apply
+from eager.base import dtype as dt
+from eager.core.casts import full_precision, on_gpus, rounded_once
+from eager.core.dispatch import apply
+from eager.core.op import Sample
+from eager.core.registry import public
+from eager.core.tensor import Tensor, wrap
 from eager.nn.functional.register import functional, legacy_reduction, reduced
-from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.activation import logsigmoid
 from eager.ops.index import GATHER, TAKE
 from eager.ops.index_and_sort import iota
 from eager.ops.pointwise import where
 from eager.ops.view import broadcast_tensors
-from eager.registry import public
-from eager.tensor import Tensor, wrap
+from eager.sizes.aval import result_type
 
 
 def _two(*shape: int) -> tuple[Any, Any]:

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from eager.core.registry import public
+from eager.core.tensor import Tensor
 from eager.nn.functional.norm import batch_norm, group_norm, layer_norm
 from eager.ops import samples as s
-from eager.registry import public
-from eager.tensor import Tensor
 
 Three = tuple[Tensor, Tensor, Tensor]
 

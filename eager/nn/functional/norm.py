@@ -11,15 +11,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from eager import dtype as dt
 from eager.autograd import Function, is_grad_enabled, no_grad
-from eager.casts import on_gpus, rounded_once
-from eager.dispatch import apply
+from eager.base import dtype as dt
+from eager.core.casts import on_gpus, rounded_once
+from eager.core.dispatch import apply
+from eager.core.op import Sample
+from eager.core.tensor import Tensor
 from eager.nn.functional.register import functional, wide
-from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.move import PAD
-from eager.tensor import Tensor
 
 
 def _statistics(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor, Tensor]:

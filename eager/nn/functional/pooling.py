@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.casts import full_precision, given_precision, on_gpus, rounded_once
-from eager.dispatch import apply
+from eager.base import dtype as dt
+from eager.core.casts import full_precision, given_precision, on_gpus, rounded_once
+from eager.core.dispatch import apply
+from eager.core.op import Sample
+from eager.core.tensor import Tensor
 from eager.nn.functional.register import functional, per_dim
-from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.index import SCATTER, TAKE
 from eager.ops.index_and_sort import iota
 from eager.ops.pointwise import where
 from eager.ops.window import MAX_POOL, SUM_POOL
-from eager.symint import Ints, integer, integral
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval
+from eager.sizes.symint import Ints, integer, integral
 
 
 def _batched(name: str, input: Tensor, n: int) -> tuple[Tensor, bool]:

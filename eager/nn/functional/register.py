@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from eager.notice import warn
-from eager.op import Samples
-from eager.registry import public
-from eager.symint import integer
-from eager.tensor import Tensor
+from eager.base.compat_warnings import warn
+from eager.core.op import Samples
+from eager.core.registry import public
+from eager.core.tensor import Tensor
+from eager.sizes.symint import integer
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,21 +11,21 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from eager import dtype as dt
-from eager.aval import Aval
-from eager.casts import full_precision, on_gpus, rounded_once
-from eager.dispatch import apply
+from eager.base import dtype as dt
+from eager.base.compat_warnings import warn
+from eager.core.casts import full_precision, on_gpus, rounded_once
+from eager.core.dispatch import apply
+from eager.core.op import Sample
+from eager.core.registry import public
+from eager.core.tensor import Tensor
 from eager.nn.functional.register import functional
 from eager.nn.functional.shape import cubic_weights
-from eager.notice import warn
-from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.index import GATHER
 from eager.ops.index_and_sort import iota
 from eager.ops.move import stack
 from eager.ops.pointwise import where
-from eager.registry import public
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval
 
 
 def _theta() -> Any:

@@ -9,26 +9,26 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from eager import dtype as dt
-from eager.casts import on_gpus, rounded_once
-from eager.dispatch import apply
+from eager.base import dtype as dt
+from eager.base.compat_warnings import warn
+from eager.core.casts import on_gpus, rounded_once
+from eager.core.dispatch import apply
+from eager.core.op import Sample
+from eager.core.sym import holds
+from eager.core.tensor import Tensor
 from eager.nn.functional.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
 )
 from eager.nn.functional.register import functional, per_dim
-from eager.notice import warn
-from eager.op import Sample
 from eager.ops import samples as s
 from eager.ops.contract import CONV_INPUT_GRAD
 from eager.ops.index import TAKE
 from eager.ops.index_and_sort import iota
 from eager.ops.move import CAT, apart, constant_pad
 from eager.ops.pointwise import where
-from eager.sym import holds
-from eager.symint import Ints, SymInt, index, integer, known_eq
-from eager.tensor import Tensor
+from eager.sizes.symint import Ints, SymInt, index, integer, known_eq
 
 
 # --------------------------------------------------------------------------------- padding

@@ -1,5 +1,6 @@
 """All modules in one namespace. layer classes -> `eager.nn.<name>`."""
 
+from eager.base.submodules import name_submodules as _name_submodules
 from eager.nn.modules.activation import (
     CELU,
     ELU,
@@ -191,7 +192,6 @@ from eager.nn.modules.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
-from eager.submodules import name_submodules as _name_submodules
 
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "GRU", "LSTM", "RNN", "SELU", "AdaptiveAvgPool1d",

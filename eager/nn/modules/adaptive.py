@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from eager.core.tensor import Tensor
 from eager.nn import functional as F
 from eager.nn.modules.container import ModuleList, Sequential
 from eager.nn.modules.linear import Linear
 from eager.nn.modules.module import Module
 from eager.ops.move import cat
-from eager.tensor import Tensor
 
 
 class _Found(NamedTuple):

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from eager.core.tensor import Tensor
 from eager.nn import init
 from eager.nn.functional import attention as heads
 from eager.nn.modules.linear import Linear
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
 from eager.ops.create import empty, zeros
-from eager.tensor import Tensor
 
 
 class NonDynamicallyQuantizableLinear(Linear):

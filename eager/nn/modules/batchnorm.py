@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from eager import dtype as dt
+from eager.base import dtype as dt
+from eager.base.compat_warnings import warn
+from eager.core.tensor import Tensor
 from eager.nn import functional as F
 from eager.nn import init
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
-from eager.notice import warn
 from eager.ops.create import ones, zeros
-from eager.tensor import Tensor
 
 
 class _Stats(Module):

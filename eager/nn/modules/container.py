@@ -9,9 +9,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from eager.core.tensor import Tensor
 from eager.nn.modules.module import Module, indent
 from eager.nn.parameter import Parameter
-from eager.tensor import Tensor
 
 
 class _Listed(Module):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from eager.core.tensor import Tensor
 from eager.nn import functional as F
 from eager.nn import init
 from eager.nn.functional.register import per_dim
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
 from eager.ops.create import empty
-from eager.tensor import Tensor
 
 _MODES = ("zeros", "reflect", "replicate", "circular")
 

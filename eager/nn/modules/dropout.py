@@ -3,9 +3,9 @@ random."""
 
 from __future__ import annotations
 
+from eager.core.tensor import Tensor
 from eager.nn import functional as F
 from eager.nn.modules.module import Module
-from eager.tensor import Tensor
 
 
 class _Dropout(Module):

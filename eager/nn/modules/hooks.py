@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from eager import gradient_hooks
 from eager.autograd.function import Function
-from eager.tensor import Tensor
+from eager.core import gradient_hooks
+from eager.core.tensor import Tensor
 
 BACKWARD: Final = "backward"  # what stands for `with_kwargs` in the table: when it is called
 BACKWARD_PRE: Final = "backward_pre"

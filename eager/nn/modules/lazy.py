@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from eager import dtype as dt
 from eager.autograd import no_grad
+from eager.base import dtype as dt
+from eager.core.tensor import Tensor
 from eager.nn.modules import batchnorm, conv
 from eager.nn.modules.linear import Linear
 from eager.nn.modules.module import Module
 from eager.nn.parameter import UninitializedBuffer, UninitializedParameter
 from eager.ops.create import zeros
-from eager.tensor import Tensor
 
 
 def is_uninitialized(x: Any) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from eager.core.tensor import Tensor
 from eager.nn import functional as F
 from eager.nn.functional.register import legacy_reduction
 from eager.nn.modules.linear import Linear
 from eager.nn.modules.module import Module
-from eager.tensor import Tensor
 
 
 class _Loss(Module):

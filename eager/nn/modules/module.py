@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from eager.compilation import compile
-from eager.dtype import DType, bfloat16, float16, float32, float64, named
+from eager.base.compilation import compile
+from eager.base.dtype import DType, bfloat16, float16, float32, float64, named
+from eager.base.tracebacks import trim
+from eager.core.tensor import Tensor
 from eager.nn.modules.hooks import EVERY_MODULE, Hooked
 from eager.nn.modules.hooks import (
     register_module_backward_hook as register_module_backward_hook,
@@ -32,8 +34,6 @@ from eager.nn.modules.state import IncompatibleKeys as IncompatibleKeys
 from eager.nn.modules.state import State
 from eager.nn.parameter import Buffer, Parameter
 from eager.ops.create import empty_like
-from eager.tensor import Tensor
-from eager.tracebacks import trim
 
 M = TypeVar("M", bound="Module")
 

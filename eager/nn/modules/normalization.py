@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from eager.core.tensor import Tensor
 from eager.nn import functional as F
 from eager.nn import init
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
 from eager.ops.create import ones, zeros
-from eager.symint import integrals, is_int
-from eager.tensor import Tensor
+from eager.sizes.symint import integrals, is_int
 
 
 def _shape(normalized_shape: Any) -> tuple[int, ...]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from eager.core.tensor import Tensor
 from eager.nn import functional as F
 from eager.nn.functional.register import per_dim
 from eager.nn.modules.module import Module
-from eager.tensor import Tensor
 
 
 class _MaxPool(Module):

@@ -11,17 +11,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from eager.casts import is_autocast_enabled, lowered_on_gpus
+from eager.base.compat_warnings import warn
+from eager.core.casts import is_autocast_enabled, lowered_on_gpus
+from eager.core.tensor import Tensor
 from eager.nn import functional as F
 from eager.nn import init
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
 from eager.nn.utils.rnn import PackedSequence, packed, unpacked
-from eager.notice import warn
 from eager.ops.create import arange, empty
 from eager.ops.move import cat, stack
 from eager.ops.pointwise import where
-from eager.tensor import Tensor
 
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from eager.core.tensor import Tensor
 from eager.nn import functional as F
 from eager.nn.modules.module import Module
-from eager.symint import is_int
-from eager.tensor import Tensor
+from eager.sizes.symint import is_int
 
 
 class _Pad(Module):

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from eager.core.tensor import Tensor
 from eager.nn import functional as F
 from eager.nn import init
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
 from eager.ops.create import empty
-from eager.tensor import Tensor
 
 
 class Embedding(Module):

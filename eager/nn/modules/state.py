@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from eager.autograd import no_grad
+from eager.core.tensor import Tensor
 from eager.nn.modules.hooks import RemovableHandle, add_hook
 from eager.nn.modules.tree import Tree
 from eager.nn.parameter import Parameter
-from eager.tensor import Tensor
 
 
 class IncompatibleKeys(NamedTuple):

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from eager.core.tensor import Tensor
 from eager.nn import functional as F
 from eager.nn import init
 from eager.nn.functional.linear import causal_mask
@@ -16,7 +17,6 @@ from eager.nn.modules.linear import Linear
 from eager.nn.modules.module import Module
 from eager.nn.modules.normalization import LayerNorm
 from eager.ops.create import zeros
-from eager.tensor import Tensor
 
 Activation = str | Callable[[Tensor], Tensor]
 

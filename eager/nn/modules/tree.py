@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from eager.core.tensor import Tensor
 from eager.nn.parameter import Parameter
-from eager.tensor import Tensor
 
 
 class Tree:

@@ -3,7 +3,8 @@ weights."""
 
 from typing import Any
 
-from eager.misspelled import missing
+from eager.base.misspelled import missing
+from eager.base.submodules import name_submodules as _name_submodules
 from eager.nn.utils import parametrizations, parametrize, prune, rnn
 from eager.nn.utils.clip import (
     clip_grad_norm,
@@ -26,7 +27,6 @@ from eager.nn.utils.weights import (
     weight_norm,
 )
 from eager.random import get_rng_state, set_rng_state
-from eager.submodules import name_submodules as _name_submodules
 
 
 def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from eager.autograd import no_grad
-from eager.notice import warn
+from eager.base.compat_warnings import warn
+from eager.core.tensor import Tensor
 from eager.ops.move import stack
-from eager.tensor import Tensor
 
 
 def _gradients(parameters: Any) -> list[Tensor]:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import copy
 from typing import Any, TypeVar
 
+from eager.core.tensor import Tensor
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
-from eager.tensor import Tensor
 
 M = TypeVar("M", bound=Module)
 

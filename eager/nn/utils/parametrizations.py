@@ -10,7 +10,8 @@ import functools
 from typing import Any, Final, TypeVar
 
 from eager.autograd import no_grad
-from eager.dtype import finfo
+from eager.base.dtype import finfo
+from eager.core.tensor import Tensor
 from eager.linalg import householder_product, matrix_exp, solve
 from eager.nn.functional import normalize
 from eager.nn.modules import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
@@ -21,7 +22,6 @@ from eager.ops.create import eye
 from eager.ops.householder import geqrf
 from eager.ops.move import cat
 from eager.random import randn
-from eager.tensor import Tensor
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 

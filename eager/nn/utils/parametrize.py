@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from eager.autograd import no_grad
+from eager.core.tensor import Tensor
 from eager.nn.modules import ModuleDict, ModuleList
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
-from eager.tensor import Tensor
 
 __all__ = [
     "ParametrizationList",

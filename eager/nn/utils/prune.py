@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from eager import random as rng
+from eager.core.tensor import Tensor
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
 from eager.nn.utils.convert import parameters_to_vector
 from eager.ops.move import cat
-from eager.tensor import Tensor
 
 
 def _count(amount: float, size: int) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eager.interop import tensor
+from eager.construct.interop import tensor
+from eager.core.tensor import Tensor
 from eager.ops.create import arange
 from eager.ops.move import constant_pad, stack
-from eager.tensor import Tensor
 
 
 class PackedSequence(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from eager.core.tensor import Tensor
 from eager.nn.modules.module import Module
-from eager.tensor import Tensor
 
 
 def functional_call(

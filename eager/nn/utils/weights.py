@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any, ClassVar, TypeVar
 
 from eager.autograd import no_grad
+from eager.base.compat_warnings import warn
+from eager.core.tensor import Tensor
 from eager.nn.functional import normalize
 from eager.nn.modules import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
-from eager.notice import warn
-from eager.tensor import Tensor
 
 T = TypeVar("T", bound=Module)
 

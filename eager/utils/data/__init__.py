@@ -1,6 +1,6 @@
 """`eager.utils.data`: datasets, samplers and the loader under PyTorch's names."""
 
-from eager.submodules import name_submodules as _name_submodules
+from eager.base.submodules import name_submodules as _name_submodules
 from eager.utils.data.collate import default_collate, default_convert
 from eager.utils.data.dataloader import DataLoader
 from eager.utils.data.dataset import (

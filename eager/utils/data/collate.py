@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from eager.interop import tensor
+from eager.construct.interop import tensor
+from eager.core.tensor import Tensor
 from eager.ops.move import stack
-from eager.tensor import Tensor
 
 
 def default_collate(batch: Sequence[Any]) -> Any:

@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from eager.base.compat_warnings import ignore, warn
 from eager.device import places
-from eager.notice import ignore, warn
 from eager.random import Generator
 from eager.utils.data.collate import default_collate, default_convert
 from eager.utils.data.dataset import IterableDataset

@@ -8,9 +8,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from eager.notice import warn
+from eager.base.compat_warnings import warn
+from eager.core.tensor import Tensor
 from eager.random import Generator, randperm
-from eager.tensor import Tensor
 
 T = TypeVar("T")
 

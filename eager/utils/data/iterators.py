@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Final
 
+from eager.base.compat_warnings import warn
 from eager.device import places
-from eager.notice import warn
 from eager.utils.data.channel import Failure
 from eager.utils.data.collate import pinned
 from eager.utils.data.pool import Pool, Worker

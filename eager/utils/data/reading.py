@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from eager.dataclass import dataclass
-from eager.interop import tensor
-from eager.tensor import Tensor
+from eager.base.dataclass import dataclass
+from eager.construct.interop import tensor
+from eager.core.tensor import Tensor
 from eager.utils.data.dataset import Subset, TensorDataset
 
 

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Final, Generic, TypeVar
 
-from eager import dtype as dt
-from eager.interop import tensor
+from eager.base import dtype as dt
+from eager.construct.interop import tensor
+from eager.core.tensor import Tensor
 from eager.random import Generator, integers, multinomial, randint, randperm
-from eager.tensor import Tensor
 
 T = TypeVar("T")
 

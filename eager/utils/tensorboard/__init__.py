@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.notice import ignore, refuse
-from eager.tensor import Tensor
+from eager.base.compat_warnings import ignore, refuse
+from eager.core.tensor import Tensor
 from eager.utils.tensorboard import graphs, images
 from eager.utils.tensorboard.event_file import doubles, field, record, single
 from eager.utils.tensorboard.event_file import masked_crc32c as masked_crc32c

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from eager.autograd.grad_mode import enable_grad
+from eager.base.tree import flatten
+from eager.core.tape import Node
+from eager.core.tensor import Tensor
 from eager.nn.modules.hooks import register_module_forward_hook, register_module_forward_pre_hook
 from eager.nn.modules.module import Module
 from eager.nn.utils.stateless import functional_call
-from eager.tape import Node
-from eager.tensor import Tensor
-from eager.tree import flatten
 from eager.utils.tensorboard.event_file import field
 
 

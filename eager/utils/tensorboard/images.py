@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.tensor import Tensor
+from eager.core.tensor import Tensor
 from eager.utils.tensorboard.event_file import field, single
 
 _COLOURS: Final = {1: 0, 2: 4, 3: 2, 4: 6}  # channels -> PNG's number: grey, with alpha, RGB, RGBA

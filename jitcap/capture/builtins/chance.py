@@ -15,12 +15,12 @@ from typing import Any, Final
 import numpy as np
 
 from codegen import CheckFailed
-from eager import dtype as dt
-from eager.aval import scalar_aval
+from eager.base import dtype as dt
+from eager.construct.interop import from_numpy, numpy
+from eager.core.sym import SymNumber
+from eager.core.traced import fresh
 from eager.device import Size
-from eager.interop import from_numpy, numpy
-from eager.sym import SymNumber
-from eager.traced import fresh
+from eager.sizes.aval import scalar_aval
 from jitcap.capture.breaks import Break
 from jitcap.capture.builtins.objects import refusing
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session

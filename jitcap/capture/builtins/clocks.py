@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any, Final
 
-from eager.sym import SymNumber
+from eager.core.sym import SymNumber
 from jitcap.capture.breaks import Break
 from jitcap.capture.builtins.chance import number
 from jitcap.capture.kinds.base import Session, handles, handles_each

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import eager
-from eager import control_flow
-from eager import repeat as rounds
+from eager.control_flow import cond as control_flow
+from eager.control_flow import while_loop as rounds
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor
 from eager.ops import move
-from eager.sym import SymNumber
-from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.builtins import polyfills
 from jitcap.capture.kinds.base import MISSING, Session, handles, handles_each, kind_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from eager.core.tensor import Tensor
 from eager.nn.parameter import Parameter
-from eager.tensor import Tensor
 from jitcap.capture.kinds.base import Session, handles_each
 from jitcap.capture.kinds.refusing import Identity
 from jitcap.capture.kinds.tensors import load_fields

@@ -27,23 +27,18 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from eager import (
-    autograd,
-    cuda,
-    get_float32_matmul_precision,
-    set_float32_matmul_precision,
-    threads,
-)
+from eager import autograd, cuda, get_float32_matmul_precision, set_float32_matmul_precision
 from eager import random as eager_random
 from eager.autograd import function
-from eager.denormals import set_flush_denormal
-from eager.dtype import set_default_dtype
-from eager.printing import set_printoptions
+from eager.base import threads
+from eager.base.denormals import set_flush_denormal
+from eager.base.dtype import set_default_dtype
+from eager.core.printing import set_printoptions
+from eager.core.sym import SymNumber
+from eager.core.tape import edge_of
+from eager.core.tensor import Tensor
+from eager.core.traced import Traced
 from eager.serialization import load, save
-from eager.sym import SymNumber
-from eager.tape import edge_of
-from eager.tensor import Tensor
-from eager.traced import Traced
 from jitcap import scalars
 from jitcap.capture import host
 from jitcap.capture.breaks import Again, Break

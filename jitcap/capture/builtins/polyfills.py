@@ -6,7 +6,7 @@ import copyreg
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from eager.control_flow import agree_in, checked_tree, own_tree
+from eager.control_flow.cond import agree_in, checked_tree, own_tree
 
 _NOTHING: Final = object()
 _NUMBERS: Final = (int, float, bool)

@@ -8,7 +8,7 @@ from typing import Any
 
 from eager import cuda
 from eager import random as eager_random
-from eager.forked import Forked
+from eager.random.fork import Forked
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Session, handles, handles_each
 from jitcap.capture.origin import Fixed

@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 import eager
-from eager.dtype import get_default_dtype
-from eager.interop import (
+from eager.base.dtype import get_default_dtype
+from eager.construct.interop import (
     as_tensor,
     asarray,
     copied,
@@ -27,10 +27,10 @@ from eager.interop import (
     tensor,
     tolist,
 )
-from eager.legacy import LEGACY_CONSTRUCTORS
-from eager.sym import SymNumber
-from eager.tensor import Tensor
-from eager.traced import Traced
+from eager.construct.typed_constructors import LEGACY_CONSTRUCTORS
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor
+from eager.core.traced import Traced
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.builtins.objects import identity

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from eager.tensor import Tensor
+from eager.core.tensor import Tensor
 from jitcap.capture.control.behind import NotRolled
 from jitcap.capture.control.state import Holder, known_elsewhere, parts_of
 from jitcap.capture.interpret import Frame

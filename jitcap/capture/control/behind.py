@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from eager.named import label_of, put_name
+from eager.core.grad_fn_names import label_of, put_name
+from eager.core.tensor import Tensor
 from eager.ops.move import flip
-from eager.tensor import Tensor
 from jitcap.capture.kinds.counted import Piece
 
 Leaves = Sequence[Tensor]

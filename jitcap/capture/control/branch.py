@@ -18,14 +18,14 @@ from contextlib import suppress
 from dataclasses import field
 from typing import Any, Final
 
-from eager import control_flow
-from eager.aval import scalar_aval
-from eager.dataclass import dataclass
-from eager.named import joined, label_of, put_name
-from eager.sym import SymNumber
-from eager.tape import mode, sequence_now
-from eager.tensor import Tensor
-from eager.traced import Traced, UnknownValue
+from eager.base.dataclass import dataclass
+from eager.control_flow import cond as control_flow
+from eager.core.grad_fn_names import joined, label_of, put_name
+from eager.core.sym import SymNumber
+from eager.core.tape import mode, sequence_now
+from eager.core.tensor import Tensor
+from eager.core.traced import Traced, UnknownValue
+from eager.sizes.aval import scalar_aval
 from jitcap.capture.breaks import Break, Retried
 from jitcap.capture.control.changes import (
     Before,

@@ -13,8 +13,8 @@ from dataclasses import replace
 from types import CellType
 from typing import Any, Final
 
-from eager.dataclass import dataclass
-from eager.tensor import UNREAD, Tensor
+from eager.base.dataclass import dataclass
+from eager.core.tensor import UNREAD, Tensor
 from jitcap.capture.control.histories import PLACE, Place, Unsayable, place_of
 from jitcap.capture.control.state import (
     HOST_CALL,

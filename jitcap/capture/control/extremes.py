@@ -11,8 +11,8 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from eager.sym import SymNumber
-from eager.tensor import Tensor
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor
 from jitcap.capture import numbers
 from jitcap.capture.interpret import Done, Frame
 from jitcap.capture.kinds import lent

@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager import control_flow
-from eager.aval import contiguous_strides
-from eager.control_flow import ChoiceNode
-from eager.named import NamedNode
-from eager.sym import SymNumber
-from eager.tape import CopySlicesNode, OpNode, mode
-from eager.tensor import Tensor
-from eager.traced import Traced
+from eager.control_flow import cond as control_flow
+from eager.control_flow.cond import ChoiceNode
+from eager.core.grad_fn_names import NamedNode
+from eager.core.sym import SymNumber
+from eager.core.tape import CopySlicesNode, OpNode, mode
+from eager.core.tensor import Tensor
+from eager.core.traced import Traced
+from eager.sizes.aval import contiguous_strides
 from jitcap.capture.control.changes import Differ
 from jitcap.capture.control.steps import same_look
 from jitcap.capture.interpret import NULL

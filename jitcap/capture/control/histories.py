@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from eager.named import joined, label_of, put_name
-from eager.tensor import Tensor, wrap
+from eager.core.grad_fn_names import joined, label_of, put_name
+from eager.core.tensor import Tensor, wrap
 
 
 class Unsayable(Exception):

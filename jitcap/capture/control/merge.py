@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from eager.dataclass import dataclass
-from eager.sym import SymNumber
-from eager.symint import of_data
-from eager.tape import full
-from eager.tensor import Tensor
+from eager.base.dataclass import dataclass
+from eager.core.sym import SymNumber
+from eager.core.tape import full
+from eager.core.tensor import Tensor
+from eager.sizes.symint import of_data
 from jitcap.capture.control.changes import Differ, is_loop, same_place
 from jitcap.capture.control.fit import CONSTANTS, check_tensors, number_kind, word_of
 from jitcap.capture.control.histories import Overwritten, Unsayable

@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Final
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 from jitcap.capture.bytecode import Instruction, decode
 from jitcap.walks import reach
 

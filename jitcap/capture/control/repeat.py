@@ -22,16 +22,16 @@ from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any, Final
 
-from eager import control_flow
-from eager.aval import Aval
-from eager.control_flow import handle_of
-from eager.dtype import int64 as INT
-from eager.named import label_of
-from eager.repeat import Rounds, record_rounds
-from eager.sym import SymNumber
-from eager.tape import full
-from eager.tensor import Tensor, wrap
-from eager.traced import Traced, UnknownValue, fresh
+from eager.base.dtype import int64 as INT
+from eager.control_flow import cond as control_flow
+from eager.control_flow.cond import handle_of
+from eager.control_flow.while_loop import Rounds, record_rounds
+from eager.core.grad_fn_names import label_of
+from eager.core.sym import SymNumber
+from eager.core.tape import full
+from eager.core.tensor import Tensor, wrap
+from eager.core.traced import Traced, UnknownValue, fresh
+from eager.sizes.aval import Aval
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.control.behind import NotRolled

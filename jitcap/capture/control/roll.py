@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from eager.autograd import mode
-from eager.aval import Aval, contiguous_strides, same_aval
-from eager.loops import Loop
+from eager.base.tree import fill, leaves_of, structure
+from eager.control_flow.scan import Loop
+from eager.core.stand_in import check_kinds
+from eager.core.sym import SymNumber
+from eager.core.tape import differentiable
+from eager.core.tensor import Tensor
+from eager.core.traced import UnknownValue
 from eager.ops.move import flip, stack
 from eager.ops.view import movedim
-from eager.stand_in import check_kinds
-from eager.sym import SymNumber
-from eager.symint import hint, known_eq, known_lt, of_data
-from eager.tape import differentiable
-from eager.tensor import Tensor
-from eager.traced import UnknownValue
-from eager.tree import fill, leaves_of, structure
+from eager.sizes.aval import Aval, contiguous_strides, same_aval
+from eager.sizes.symint import hint, known_eq, known_lt, of_data
 from jitcap.capture.breaks import Again, Break
 from jitcap.capture.control.appended import Appended, Place, put, stand_in, value_at
 from jitcap.capture.control.behind import Behind, NotRolled

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 from jitcap.capture.control.behind import NotRolled
 from jitcap.capture.control.paths import EXIT, While, exit_of, meeting, needed
 from jitcap.capture.control.steps import Going

@@ -15,7 +15,7 @@ from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
 from eager import random
-from eager.tensor import Tensor
+from eager.core.tensor import Tensor
 from jitcap.capture.interpret import Frame, Generator
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.base import parts_of as items_of

@@ -11,12 +11,12 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from eager.aval import Aval, same, same_aval
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor
 from eager.ops.move import stack
-from eager.sym import SymNumber
-from eager.symint import SymInt, of_data
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval, same, same_aval
+from eager.sizes.symint import SymInt, of_data
 from jitcap.capture.control.behind import NotRolled
 from jitcap.capture.control.changes import Before
 from jitcap.capture.control.ties import memory_of

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from eager.aval import Aval
-from eager.dtype import bool_ as BOOL
-from eager.dtype import int64 as INT
+from eager.base.dtype import bool_ as BOOL
+from eager.base.dtype import int64 as INT
+from eager.core.tape import full
+from eager.core.tensor import UNREAD, Tensor, wrap
+from eager.core.traced import Traced, fresh
 from eager.ops.pointwise import where
-from eager.tape import full
-from eager.tensor import UNREAD, Tensor, wrap
-from eager.traced import Traced, fresh
+from eager.sizes.aval import Aval
 from jitcap.capture.breaks import Break, Retried
 from jitcap.capture.control.behind import NotRolled
 from jitcap.capture.control.state import mark_of, parts_of

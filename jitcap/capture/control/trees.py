@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, Final
 
-from eager import control_flow
-from eager.aval import same_aval
+from eager.control_flow import cond as control_flow
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor
 from eager.random import Generator
-from eager.sym import SymNumber
-from eager.tensor import Tensor
+from eager.sizes.aval import same_aval
 from jitcap.capture.control.fit import CONSTANTS
 from jitcap.capture.control.state import fields_of_instance, known_elsewhere
 from jitcap.capture.control.steps import same_constant

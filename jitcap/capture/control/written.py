@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from eager.aval import Aval, same_aval
+from eager.core.tensor import Tensor
 from eager.ops.move import flip
 from eager.ops.pointwise import clone
 from eager.ops.view import movedim
-from eager.symint import known_lt
-from eager.tensor import Tensor
+from eager.sizes.aval import Aval, same_aval
+from eager.sizes.symint import known_lt
 from jitcap.capture.control.behind import Behind, NotRolled
 from jitcap.capture.control.steps import Numbers, dimension
 from jitcap.capture.sizes import out

@@ -18,8 +18,8 @@ from functools import partial
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
-from eager.sym import SymNumber
-from eager.tensor import Tensor
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.refusing import Identity, Refusing
 from jitcap.capture.native import Known, answers_for_itself, is_library_space, per_class

@@ -17,9 +17,9 @@ import gc
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final, NoReturn
 
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
+from eager.core.sym import SymNumber
 from eager.device import Size
-from eager.sym import SymNumber
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.control.state import mark_of, parts_of

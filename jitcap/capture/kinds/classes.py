@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager.core.tensor import Tensor
 from eager.nn.modules.module import Module
-from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import (
     HANDLERS,

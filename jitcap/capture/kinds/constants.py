@@ -22,10 +22,10 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from eager.base.dtype import DType
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor
 from eager.device import device
-from eager.dtype import DType
-from eager.sym import SymNumber
-from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.interpret import Null
 from jitcap.capture.kinds.base import (

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import eager
-from eager.aval import same
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor
+from eager.core.traced import Traced
 from eager.ops.move import cat, flip
 from eager.ops.part_views import unbind
 from eager.ops.view import movedim, norm_dim
-from eager.sym import SymNumber
-from eager.symint import SymInt, hint, known_eq, known_lt, of_data
-from eager.tensor import Tensor
-from eager.traced import Traced
+from eager.sizes.aval import same
+from eager.sizes.symint import SymInt, hint, known_eq, known_lt, of_data
 from jitcap.capture.breaks import Again
 from jitcap.capture.kinds.base import (
     HANDLERS,

@@ -26,8 +26,8 @@ from typing import Any, Final
 import numpy as np
 
 from eager.compiler import NO_CAPTURE
-from eager.sym import SymNumber
-from eager.tensor import Tensor
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, Session, kind_of, of
 from jitcap.capture.kinds.cells import closure_cell

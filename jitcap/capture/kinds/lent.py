@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.op import Op
+from eager.core.op import Op
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import (
     DEPTH,

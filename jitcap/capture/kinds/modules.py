@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final
 
-from eager import later
+from eager.base import lazy_imports
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import MISSING, Session, of
 from jitcap.capture.kinds.classes import ATOMS, class_raw
@@ -112,7 +112,7 @@ def import_module(s: Session, space: dict[str, Any], name: str, fromlist: Any, l
 
 def _imported(s: Session, name: str) -> Any:
     """The module that has this name, or MISSING."""
-    later.ensure(name)
+    lazy_imports.ensure(name)
     place = Fixed(sys.modules, "sys.modules")
     if name not in sys.modules:
         s.guard(Absent, place, name)
@@ -149,7 +149,7 @@ class ModuleKind(StaticKind):
     """A module; one of a class of its own can have properties and hooks."""
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
-        later.load(obj, name)
+        lazy_imports.load(obj, name)
         fields, cls = globals_of(s, vars(obj)), type(obj)
         if name == "__dict__":
             return fields

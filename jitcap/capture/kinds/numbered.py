@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from eager.sym import SymNumber
+from eager.core.sym import SymNumber
 from jitcap.capture.kinds.base import Kind, Session, of
 from jitcap.capture.numbers import Outside
 from jitcap.capture.origin import Origin

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.tensor import Tensor
+from eager.core.tensor import Tensor
 from eager.utils.data import DataLoader
 from eager.utils.data.iterators import BatchIterator
 from jitcap.capture.kinds import caches, counted  # noqa: F401 - they fill KINDS, as the others do

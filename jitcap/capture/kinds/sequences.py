@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final, cast
 
+from eager.core.sym import SymNumber
 from eager.device import Size
-from eager.sym import SymNumber
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import (
     DEPTH,

@@ -15,19 +15,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager import dtype as dt
-from eager.aval import Aval, contiguous_strides
-from eager.dataclass import dataclass
+from eager.base import dtype as dt
+from eager.base.compat_warnings import warn_if_read_only
+from eager.base.dataclass import dataclass
+from eager.construct.interop import shared
+from eager.core.grad_fn_names import label_of
+from eager.core.stand_in import StandInStorage
+from eager.core.storage import InferenceStorage, Storage
+from eager.core.sym import SymNumber
+from eager.core.tape import mode
+from eager.core.tensor import UNREAD, Tensor, wrap
+from eager.core.traced import Traced, TracedStorage
 from eager.device.array import DeviceArray
-from eager.interop import shared
-from eager.named import label_of
-from eager.notice import warn_if_read_only
-from eager.stand_in import StandInStorage
-from eager.storage import InferenceStorage, Storage
-from eager.sym import SymNumber
-from eager.tape import mode
-from eager.tensor import UNREAD, Tensor, wrap
-from eager.traced import Traced, TracedStorage
+from eager.sizes.aval import Aval, contiguous_strides
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import KINDS, MISSING, Args, Kwargs, Session, defines, of
 from jitcap.capture.kinds.classes import bind, class_raw, is_data
@@ -373,7 +373,7 @@ def _index(s: Session, key: Any) -> Any:
 
 @of(SymNumber)
 class NumberKind(ConstantKind):
-    """A number whose value is known only at run time: see `eager.sym`."""
+    """A number whose value is known only at run time: see `eager.core.sym`."""
 
     def rebuild(self, make: Maker, value: SymNumber) -> str:
         return make.number(value)

@@ -22,12 +22,12 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from eager.batched import Batched
-from eager.conversion import to
-from eager.dtype import from_numpy
-from eager.sym import SymNumber
-from eager.tensor import Tensor, wrap
-from eager.traced import Traced, UnknownValue, fresh
+from eager.base.dtype import from_numpy
+from eager.core.batched import Batched
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor, wrap
+from eager.core.traced import Traced, UnknownValue, fresh
+from eager.ops.conversion import to
 from jitcap.capture import numbers
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eager.tensor import Tensor, ViewOf, wrap
+from eager.core.tensor import Tensor, ViewOf, wrap
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Session
 from jitcap.capture.origin import Attribute, Origin

@@ -3,8 +3,8 @@ of the program. The handler is in the table of builtins."""
 
 from __future__ import annotations
 
+from eager.core.tensor import Tensor
 from eager.ops.updates import is_written
-from eager.tensor import Tensor
 from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import Session, handles
 from jitcap.capture.kinds.tensors import TensorShadow

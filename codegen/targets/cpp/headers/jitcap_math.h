@@ -1,4 +1,4 @@
-// The scalar vocabulary of eager/scalar.py in C++: one function per intrinsic, on vectors and scalars.
+// The scalar vocabulary of eager/base/scalar.py in C++: one function per intrinsic, on vectors and scalars.
 //
 // Every intrinsic `name` is jc::name (and_ or_ xor_ not_ where C++ reserves the word; `where` is
 // select, `cast` is cvt<T>). Vector and scalar calls run the same algorithm and agree bit by bit.

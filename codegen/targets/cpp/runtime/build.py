@@ -30,7 +30,7 @@ from typing import Any, Final
 
 from codegen.runtime import scratch
 from codegen.runtime.pending import Pending
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 
 HEADERS: Final = Path(__file__).resolve().parent.parent / "headers"
 FLAGS: Final = (

@@ -17,9 +17,9 @@ from codegen.ir.sizes import name_of, spelled
 from codegen.runtime.artifact import Array, Host, Signature, Spec
 from codegen.runtime.callback import Callback
 from codegen.schedule.plan import place
-from eager import memory
-from eager.dataclass import dataclass
-from eager.sized import concrete
+from eager.base import memory
+from eager.base.dataclass import dataclass
+from eager.sizes.substitute import concrete
 
 RELEASE_GIL_BYTES: Final = 64 << 10  # smaller calls are over before another thread could profit
 MOST: Final = 1024  # vectors of sizes that are remembered

@@ -15,7 +15,7 @@ from codegen.ir.sizes import name_of
 from codegen.runtime.artifact import Array
 from codegen.runtime.callback import callback
 from codegen.runtime.memory import Memory
-from eager.sized import concrete
+from eager.sizes.substitute import concrete
 
 
 class FlatProgram:

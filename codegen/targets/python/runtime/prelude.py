@@ -10,9 +10,9 @@ import numpy as np
 
 from codegen.ir.monoid import MONOIDS
 from codegen.runtime.artifact import failure
-from eager import dtype as dt
+from eager.base import dtype as dt
+from eager.base.scalar import NUMPY
 from eager.ops.philox import scalar_words
-from eager.scalar import NUMPY
 
 globals().update({d.name: d.np.type for d in dt.ALL})
 empty = np.empty

@@ -15,8 +15,8 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from codegen.runtime import cache
-from eager.dataclass import dataclass
-from eager.locks import lock, rlock
+from eager.base.dataclass import dataclass
+from eager.base.locks import lock, rlock
 
 # triton.language is one global namespace: while the interpreter replaces its functions nothing may
 # compile.

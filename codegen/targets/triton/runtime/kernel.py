@@ -22,7 +22,7 @@ from codegen.targets.triton import table
 from codegen.targets.triton.runtime import build
 from codegen.targets.triton.runtime.build import Platform, Record
 from codegen.targets.triton.runtime.program import TABLES, Tables, TritonProgram
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 from eager.device.protocol import Binary, Grid, Properties
 
 ALIGNMENT: Final = "alignment"  # the constant of grouped kernels: bytes, of the addresses in tables

@@ -1,7 +1,7 @@
 """Triton: the scalar functions that Triton lacks, as device functions. Emitted kernels import it as
 `jc`.
 
-Each function is the meaning of one intrinsic of `eager.scalar` (or of a reduction) that has no
+Each function is the meaning of one intrinsic of `eager.base.scalar` (or of a reduction) that has no
 single spelling in Triton: NaN-propagating extrema, division and remainder that round as Python's,
 integer powers, Philox draws. All work on blocks and on scalars; the operands of one call have one
 type.

@@ -13,10 +13,10 @@ from typing import Any, Final
 from codegen.ir.schema import Access, Buffer, Value
 from codegen.ir.sizes import Size, blocks, spelled
 from codegen.schedule.plan import place
-from eager.aval import Aval
-from eager.dataclass import dataclass
-from eager.sized import concrete
-from eager.symint import evaluate
+from eager.base.dataclass import dataclass
+from eager.sizes.aval import Aval
+from eager.sizes.substitute import concrete
+from eager.sizes.symint import evaluate
 
 TABLES: Final = ("table", "owner", "first", "sizes")  # arguments that are made of `Tables`
 

@@ -32,11 +32,11 @@ from codegen.targets.triton.runtime.program import TritonProgram, said
 from codegen.targets.triton.runtime.resident_data import look
 from codegen.targets.triton.runtime.resident_run import Common, Inputs, Sized
 from codegen.targets.triton.runtime.together import compile_all
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
+from eager.base.locks import lock
 from eager.device import device, places
 from eager.device.pool import Pool
-from eager.locks import lock
-from eager.symint import evaluate
+from eager.sizes.symint import evaluate
 
 INDEX: Final = ": an index within a size of "  # so begins what a check of indices says
 VECTORS: Final = 16  # of sizes that are kept

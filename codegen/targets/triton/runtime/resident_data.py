@@ -19,9 +19,9 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 from codegen.ir.sizes import is_static
 from codegen.targets.triton.guard import SLOTS, STATE
 from codegen.targets.triton.runtime.program import TABLES, TritonProgram
-from eager import dtype as dt
-from eager.attributes import Unasked, decode_size, encode
-from eager.dtype import DType
+from eager.base import dtype as dt
+from eager.base.dtype import DType
+from eager.core.attributes import Unasked, decode_size, encode
 
 _LARGEST: Final = 1 << 48
 

@@ -19,12 +19,12 @@ from codegen.runtime.artifact import Runs
 from codegen.targets.triton.guard import JOIN, SLOTS, STATE, WORDS, slots_of
 from codegen.targets.triton.runtime.kernel import TritonKernel
 from codegen.targets.triton.runtime.program import Launch, TritonProgram
-from eager.aval import Aval
-from eager.dataclass import dataclass
+from eager.base.dataclass import dataclass
 from eager.device import device, transfer
 from eager.device.array import DeviceArray
 from eager.device.pool import Buffer, Pool, Slot
 from eager.device.protocol import Array, Region
+from eager.sizes.aval import Aval
 
 ALIGNED: Final = 4 * WORDS  # bytes: where kernels want what they are given to begin
 

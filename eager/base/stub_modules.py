@@ -1,0 +1,75 @@
+"""At the edge: PyTorch's modules for what is not here, for programs that ask whether it is. a name
+-> a module that says no, and whose other names can be imported and raise when they are called.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any, NoReturn, Union
+
+
+def _no() -> bool:
+    return False
+
+
+class Absent:
+    """A name of a module that is not here, `ReduceOp` or `ReduceOp.SUM`: programs have it as a
+    default or in an annotation. RuntimeError where it is called."""
+
+    def __init__(self, name: str, why: str) -> None:
+        self.__name__ = self.__qualname__ = name
+        self._why = why
+
+    def __getattr__(self, key: str) -> Absent:
+        if key.startswith("_"):
+            raise AttributeError(f"{self.__name__!r} has no attribute {key!r}")
+        value = Absent(f"{self.__name__}.{key}", self._why)
+        setattr(self, key, value)  # as often as it is named it is one object
+        return value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError(f"{self.__name__}: {self._why}")
+
+    def __or__(self, other: Any) -> Any:
+        return Union[self, other]  # noqa: UP007  # what `|` means between types
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}, which is not there>"
+
+
+def absent(name: str, why: str, questions: str = "is_available") -> ModuleType:
+    """The module `eager.name`, which has nothing but answers to `questions`."""
+    module = ModuleType(f"eager.{name}", f"{why[0].upper()}{why[1:]}.")
+
+    def lookup(key: str) -> Absent:
+        if key.startswith("_"):
+            raise AttributeError(f"module {module.__name__!r} has no attribute {key!r}")
+        value = Absent(f"{name}.{key}", why)
+        setattr(module, key, value)
+        return value
+
+    vars(module).update(dict.fromkeys(questions.split(), _no), __getattr__=lookup)
+    sys.modules[module.__name__] = module
+    return module
+
+
+distributed = absent(
+    "distributed",
+    "training in several processes is not there; ask distributed.is_available() first, as "
+    "PyTorch's builds without it require",
+    "is_available is_initialized is_torchelastic_launched is_nccl_available is_gloo_available "
+    "is_mpi_available is_ucc_available",
+)
+library = absent(
+    "library",
+    "operations of one's own are made by jitcap.custom_op, with their derivative and shape",
+    "",
+)
+mps = absent("mps", "GPUs of Apple are no devices here")
+mtia = absent("mtia", "such accelerators are no devices here")
+onnx = absent(
+    "onnx", "nothing is written in this format; jitcap.export keeps a program", "is_in_onnx_export"
+)
+quantization = absent("quantization", "there are no tensors of quantised numbers")
+xpu = absent("xpu", "GPUs of Intel are no devices here")

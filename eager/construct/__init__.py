@@ -1,0 +1,1 @@
+"""Tensors from data of others: Python's, NumPy's, memory, DLPack."""

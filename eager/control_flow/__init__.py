@@ -1,0 +1,1 @@
+"""Branches and loops that stay whole: `cond`, `scan`, `while_loop`."""

@@ -1,0 +1,1 @@
+"""Tensors, op records, dispatch and the tape: what every op is made with."""
