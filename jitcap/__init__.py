@@ -8,19 +8,19 @@ from jitcap.api import explain as explain
 from jitcap.api import jit as jit
 from jitcap.api import reset as reset
 from jitcap.api import stance as stance
-from jitcap.cache import cache as cache
-from jitcap.capture.breaks import Break as Break
+from jitcap.base.breaks import Break as Break
+from jitcap.base.cache import cache as cache
+from jitcap.base.diagnostics import JitcapWarning as JitcapWarning
+from jitcap.base.diagnostics import Stats as Stats
+from jitcap.base.marks import assume_static as assume_static
+from jitcap.base.marks import graph_break as graph_break
+from jitcap.base.marks import mark_dynamic as mark_dynamic
 from jitcap.custom import custom_op as custom_op
 from jitcap.explain import Explanation as Explanation
 from jitcap.exporting import Exported as Exported
 from jitcap.exporting import export as export
 from jitcap.exporting import load as load
-from jitcap.marks import assume_static as assume_static
-from jitcap.marks import graph_break as graph_break
-from jitcap.marks import mark_dynamic as mark_dynamic
-from jitcap.oracle import VerifyError as VerifyError
-from jitcap.record import JitcapWarning as JitcapWarning
-from jitcap.record import Stats as Stats
+from jitcap.verify import VerifyError as VerifyError
 
 __all__ = [
     "Break",

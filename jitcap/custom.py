@@ -33,8 +33,8 @@ from eager.core.traced import fresh
 from eager.device import device
 from eager.sizes.aval import Aval
 from eager.sizes.symint import SymInt
-from jitcap.show import example_array
-from jitcap.tracer import Tracer
+from jitcap.graph.show import example_array
+from jitcap.graph.tracer import Tracer
 
 Function = Callable[..., Any]
 OPERAND = "%"  # where an operand stands in an argument's form; ("=", value) is part of the program

@@ -23,29 +23,30 @@ from codegen import CheckFailed
 from eager.base.config import config
 from eager.base.dataclass import dataclass
 from eager.base.locks import rlock
+from jitcap.autodiff.compiled_function import Region
+from jitcap.autodiff.joint import Joint
+from jitcap.base.breaks import Break, Place, Record
+from jitcap.base.call_policy import name_of
+from jitcap.base.diagnostics import Recompile, Stats, Trail, announce, note_fault, on_behalf, say
+from jitcap.base.origin import APART
+from jitcap.base.stack import beneath, passed_over
 from jitcap.by_dispatch.capture import capture, everything
 from jitcap.capture import bytecode
-from jitcap.capture.breaks import Break, Place, Record
 from jitcap.capture.builtins.clocks import CLOCK
 from jitcap.capture.capture import beginning
+from jitcap.capture.dynamism import Varying
 from jitcap.capture.kinds.modules import builtins_are_replaced
-from jitcap.capture.native import name_of
-from jitcap.capture.origin import APART
 from jitcap.capture.result import Captured, link, misfit, require_fit, why_not
 from jitcap.capture.sizes import DATA, is_size
-from jitcap.graph import Graph
-from jitcap.joint import Joint
-from jitcap.kept import versions as kept
-from jitcap.oracle import Plain, Verified, search_nans
-from jitcap.oracle.blame import readable as readable
-from jitcap.pipeline import Executable, anticipated, begin_graph, compile_graph, op_by_op
-from jitcap.record import Recompile, Stats, Trail, announce, note_fault, on_behalf, say
-from jitcap.region import Region
-from jitcap.show import module
-from jitcap.split import FAILURES, Splitter, splittable
-from jitcap.stack import beneath, passed_over
-from jitcap.varying import Varying
-from jitcap.version import MISS, Call, Compiled, Options, Room
+from jitcap.capture.version import MISS, Call, Compiled, Options, Room
+from jitcap.compile.anticipate import anticipated
+from jitcap.compile.pipeline import Executable, begin_graph, compile_graph, op_by_op
+from jitcap.graph.graph import Graph
+from jitcap.graph.show import module
+from jitcap.graph_breaks.split import FAILURES, Splitter, splittable
+from jitcap.store import versions
+from jitcap.verify import Plain, Verified, search_nans
+from jitcap.verify.bisect import readable as readable
 
 _REPLACED: Final = Record("builtins", "a builtin is replaced while the function is called")
 _REPLACED_TEXT: Final = str(_REPLACED)
@@ -56,7 +57,7 @@ WHOLE: Final = frozenset(
 FILLS: Final = 3  # calls that fill a cache and run plainly, before the program is split around it
 NEAR: Final = 4  # versions among which the nearest is looked for: each of their guards is tested
 REFUSALS: Final = 3  # refused captures, one after the other, from which on they get rare
-Keep = Callable[[Captured, bool], kept.Files]  # of a captured version (with its graph?)
+Keep = Callable[[Captured, bool], versions.Files]  # of a captured version (with its graph?)
 
 
 @passed_over
@@ -288,17 +289,17 @@ class Entries:
         raised the exception that comes with it, or for a reason that was announced."""
         start = time.perf_counter()
         config.require_valid()
-        keys = kept.keys_of(self.fn, args, kwargs, self.options, self.varying.names)
+        keys = versions.keys_of(self.fn, args, kwargs, self.options, self.varying.names)
         keys = None if self.unsafe or not bytecode.is_known() else keys
         if keys is not None:
             with collection_paused():
-                recalled = kept.recall(keys, self.fn, args, kwargs, self.options, self._region)
+                recalled = versions.recall(keys, self.fn, args, kwargs, self.options, self._region)
             if recalled is not None:
                 self.varying.names |= recalled.varying
                 return self._add(recalled, start), None
         try:
             learnt = self.varying.known(), frozenset(self.unsafe)
-            keep = keys and partial(kept.prepare, self.fn, frozenset(self.varying.names))
+            keep = keys and partial(versions.prepare, self.fn, frozenset(self.varying.names))
             made = compile_call(self.fn, args, kwargs, self.options, *learnt, keep)
         except Break as refusal:
             if refusal.kind == "exception":
@@ -323,7 +324,7 @@ class Entries:
         made.varying = frozenset(self.varying.names)
         version = self._add(made, start)
         if keys is not None:
-            kept.remember(keys, self.fn, made)
+            versions.remember(keys, self.fn, made)
         return version, None
 
     def _add(self, made: Compiled, start: float) -> Call:

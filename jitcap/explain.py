@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eager.base.dataclass import dataclass
-from jitcap.record import Trail
+from jitcap.base.diagnostics import Trail
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ from eager.core.registry import PUBLIC, Public
 from eager.core.traced import UnknownValue
 from eager.sizes.aval import Aval
 from eager.sizes.symint import SymInt
-from jitcap.lower import lower
-from jitcap.symbols import Sizes, holds
-from jitcap.tracer import DataDependent, trace
+from jitcap.compile.lower import lower
+from jitcap.graph.symbols import Sizes, holds
+from jitcap.graph.tracer import DataDependent, trace
 
 BACKEND = ""  # of codegen, which runs the graphs; else they run op by op
 Place = tuple[Any, ...]  # the way to a value in nested lists, tuples and dicts

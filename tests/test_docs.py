@@ -15,7 +15,7 @@ import pytest
 import codegen
 import eager
 import jitcap
-from jitcap.oracle import noise
+from jitcap.verify import tolerance
 from tests.test_golden import normalise
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -182,10 +182,10 @@ def _standard():
 
 def test_the_limits_are_those_of_the_code():
     page = " ".join(DOCS["debugging.md"].split())
-    config, split = jitcap.config, importlib.import_module("jitcap.split")
+    config, split = jitcap.config, importlib.import_module("jitcap.graph_breaks.split")
     text = f"{config.entries} versions of a function, {split.VERSIONS} of a part"
     assert text in page
-    assert f"op by op up to {noise.ALL} times" in page
+    assert f"op by op up to {tolerance.ALL} times" in page
 
 
 def test_the_backends_are_the_documented_ones():

@@ -15,8 +15,8 @@ from codegen.targets.triton.tile import DEFAULT
 from eager.core.tensor import Tensor
 from eager.device.pool import Pool
 from eager.device.sim import SimDevice
-from jitcap.lower import lower
-from jitcap.tracer import trace
+from jitcap.compile.lower import lower
+from jitcap.graph.tracer import trace
 
 
 def tensors_of(values):

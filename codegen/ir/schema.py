@@ -1,10 +1,11 @@
 """The compiler's data: Program (op calls) -> Loops (one nest per value) -> Kernels (fused) ->
 Schedule. Each schema on one screen.
 
-Program   what `jitcap/lower.py` hands over: pure op calls in order, values with static shapes.
+Program   what `jitcap/compile/lower.py` hands over: pure op calls in order, of known shapes.
 Loops     every value as a function of its index (`Nest`), or an opaque step (`Step`: matrix
-product, sort, callback ...). Kernel    what the emitters spell: a loop over rows; in each row,
-stages in order; in each stage, inner loops.
+          product, sort, callback ...).
+Kernel    what the emitters spell: a loop over rows; in each row, stages in order; in each stage,
+          inner loops.
 
 A fused softmax over the last dimension of x[4096, 1000] is
 

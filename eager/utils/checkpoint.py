@@ -1,6 +1,6 @@
 """`eager.utils.checkpoint`: PyTorch's way to trade time for memory. a function -> its result.
 
-Under `@jit` the compiler chooses what the backward recomputes (`jitcap/partition.py`), so the
+Under `@jit` the compiler chooses what the backward recomputes (`jitcap/graph/partition.py`), so the
 function is simply called. Eagerly it is called as well, with a warning: values and gradients are
 the same, but the memory of its intermediate results is not saved.
 """

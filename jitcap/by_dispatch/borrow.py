@@ -29,38 +29,14 @@ from eager.core.traced import Traced, TracedStorage
 from eager.device.array import DeviceArray
 from eager.optim import Optimizer
 from eager.sizes.aval import Aval
-from jitcap.by_dispatch.copies import (
-    blank,
-    copy_slots,
-    dict_kind,
-    fields_of,
-    poured,
-    recell,
-    refill,
-    refill_list,
-    refill_names,
-    refit,
-    slot_of,
-)
-from jitcap.capture.breaks import Break
-from jitcap.capture.kinds import base, constants, functions, sequences, tensors
-from jitcap.capture.kinds.base import MISSING, Kind, kind_of
-from jitcap.capture.kinds.cells import CellKind, CellShadow, is_empty
-from jitcap.capture.kinds.classes import ClassKind, acts_by_itself, guarded_mro, guarded_raw
-from jitcap.capture.kinds.constants import Opaque
-from jitcap.capture.kinds.mappings import DictKind, DictShadow
-from jitcap.capture.kinds.modules import ModuleKind
-from jitcap.capture.kinds.objects import ObjectKind, ObjectShadow, PlainKind
-from jitcap.capture.kinds.sequences import ListShadow, SetShadow
-from jitcap.capture.kinds.tensors import TensorShadow, own_names
-from jitcap.capture.kinds.views import ViewShadow, require_entered
-from jitcap.capture.native import (
+from jitcap.base.breaks import Break
+from jitcap.base.call_policy import (
     _holds_user_code,
     is_library_class,
     is_library_space,
     is_python_class,
 )
-from jitcap.capture.origin import (
+from jitcap.base.origin import (
     GLOBALS,
     Attribute,
     CellOf,
@@ -76,10 +52,34 @@ from jitcap.capture.origin import (
     Origin,
     Positional,
 )
+from jitcap.by_dispatch.copies import (
+    blank,
+    copy_slots,
+    dict_kind,
+    fields_of,
+    poured,
+    recell,
+    refill,
+    refill_list,
+    refill_names,
+    refit,
+    slot_of,
+)
+from jitcap.capture.kinds import base, constants, functions, sequences, tensors
+from jitcap.capture.kinds.base import MISSING, Kind, kind_of
+from jitcap.capture.kinds.cells import CellKind, CellShadow, is_empty
+from jitcap.capture.kinds.classes import ClassKind, acts_by_itself, guarded_mro, guarded_raw
+from jitcap.capture.kinds.constants import Opaque
+from jitcap.capture.kinds.mappings import DictKind, DictShadow
+from jitcap.capture.kinds.modules import ModuleKind
+from jitcap.capture.kinds.objects import ObjectKind, ObjectShadow, PlainKind
+from jitcap.capture.kinds.sequences import ListShadow, SetShadow
+from jitcap.capture.kinds.tensors import TensorShadow, own_names
+from jitcap.capture.kinds.views import ViewShadow, require_entered
 from jitcap.capture.outside import Outside, Shadow
-from jitcap.class_guard import Member
-from jitcap.guards import CodeIs, Equals, Is, Length, Same, TypeIs
-from jitcap.tensor_guard import TensorLike, ViewOfBase, is_argument, is_writable
+from jitcap.guards.class_guard import Member
+from jitcap.guards.guard import CodeIs, Equals, Is, Length, Same, TypeIs
+from jitcap.guards.tensor_guard import TensorLike, ViewOfBase, is_argument, is_writable
 
 STEPPED: Final = "_opt_called"  # of an optimizer
 MOST: Final = 50_000  # objects that are loaded for one trace

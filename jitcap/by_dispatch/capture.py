@@ -14,13 +14,16 @@ from typing import Any, Final
 
 from eager.base.dtype import _default as default_dtype
 from eager.core.traced import unknown_values
+from jitcap.base.breaks import Break, Record
+from jitcap.base.call_policy import name_of
+from jitcap.base.diagnostics import announce
+from jitcap.base.origin import Attribute, Computed, Fixed, Keyword, Keywords, Origin, Positional
 from jitcap.by_dispatch.borrow import see_names
 from jitcap.by_dispatch.copies import fields_of, restore_class
 from jitcap.by_dispatch.session import DispatchSession, Refused
 from jitcap.by_dispatch.watch import Watch
 from jitcap.capture import bytecode
 from jitcap.capture import capture as by_bytecode
-from jitcap.capture.breaks import Break, Record
 from jitcap.capture.capture import beginning, finish, tracing, with_aliases, with_counters
 from jitcap.capture.effects import counters, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
@@ -29,12 +32,9 @@ from jitcap.capture.kinds.base import words
 from jitcap.capture.kinds.objects import ObjectShadow
 from jitcap.capture.kinds.sequences import ListShadow
 from jitcap.capture.kinds.tensors import TensorShadow, replaced_member
-from jitcap.capture.native import name_of
-from jitcap.capture.origin import Attribute, Computed, Fixed, Keyword, Keywords, Origin, Positional
 from jitcap.capture.result import Captured
-from jitcap.guards import CodeIs, Distinct, Equals
-from jitcap.record import announce
-from jitcap.tensor_guard import Different, is_argument
+from jitcap.guards.guard import CodeIs, Distinct, Equals
+from jitcap.guards.tensor_guard import Different, is_argument
 
 NOTICE: Final = (
     "the bytecode of Python {}.{} is not known: @jit functions are traced by dispatch. A call is "

@@ -19,14 +19,14 @@ from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced
 from eager.sizes.aval import Aval
+from jitcap.base.breaks import Break, Place
+from jitcap.base.call_policy import is_library_space
+from jitcap.base.origin import Origin
 from jitcap.by_dispatch.borrow import Borrower, DispatchOutside
-from jitcap.capture.breaks import Break, Place
-from jitcap.capture.native import is_library_space
-from jitcap.capture.origin import Origin
 from jitcap.capture.session import Session
 from jitcap.capture.tracing import CaptureTracer
-from jitcap.graph import Arg, Node, Where
-from jitcap.tensor_guard import memory_of
+from jitcap.graph.graph import Arg, Node, Where
+from jitcap.guards.tensor_guard import memory_of
 
 
 class Refused(BaseException):

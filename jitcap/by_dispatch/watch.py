@@ -26,20 +26,15 @@ from eager.core.tensor import Tensor
 from eager.core.traced import Traced
 from eager.ops.updates import is_written
 from eager.optim import Optimizer
-from jitcap import marks
+from jitcap.base import marks
+from jitcap.base.breaks import Break
+from jitcap.base.call_policy import OF_THE_HOST, PURE_MODULES, is_library_space, is_python_class
+from jitcap.base.origin import Computed, Fixed, MembersOf
 from jitcap.by_dispatch.session import DispatchSession, Refused
-from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS
 from jitcap.capture.kinds.constants import GENERATORS
-from jitcap.capture.native import (
-    OF_THE_HOST,
-    PURE_MODULES,
-    is_library_space,
-    is_python_class,
-)
-from jitcap.capture.origin import Computed, Fixed, MembersOf
-from jitcap.class_guard import ABSENT, Member
-from jitcap.guards import Absent, Equals
+from jitcap.guards.class_guard import ABSENT, Member
+from jitcap.guards.guard import Absent, Equals
 
 _PURE: Final = PURE_MODULES | {
     "_weakrefset", "contextlib", "dataclasses", "json", "keyword", "reprlib", "statistics", "_json",

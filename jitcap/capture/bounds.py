@@ -13,7 +13,7 @@ import numpy as np
 
 from eager.core.op import REGISTRY, Attrs, Op
 from eager.sizes.symint import SymInt, known_le
-from jitcap.graph import ITEM, Arg, Node, aval_of
+from jitcap.graph.graph import ITEM, Arg, Node, aval_of
 
 _PLACES: Final = frozenset({"argreduce", "sort", "scan"})  # ops whose integers are places
 _RELABELS: Final = frozenset({"view", "copy", "cast"})

@@ -18,17 +18,10 @@ from eager.base.compat_warnings import teller
 from eager.base.recursion import room
 from eager.core.dispatch import current_tracer
 from eager.core.traced import UnknownValue
-from jitcap.capture.breaks import Again, Break, Place, Record, Retried
-from jitcap.capture.bytecode import UnsupportedPython, decode
-from jitcap.capture.control.paths import looks, needed
-from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
-from jitcap.capture.frames import VARKEYWORDS
-from jitcap.capture.host import require_unseen, tell
-from jitcap.capture.kinds.base import words
-from jitcap.capture.kinds.caches import require_unchanged
-from jitcap.capture.kinds.tensors import TensorShadow
-from jitcap.capture.native import name_of
-from jitcap.capture.origin import (
+from jitcap.autodiff.joint import Joint, build_joint, runs_python
+from jitcap.base.breaks import Again, Break, Place, Record, Retried
+from jitcap.base.call_policy import name_of
+from jitcap.base.origin import (
     Attribute,
     Computed,
     Fixed,
@@ -38,16 +31,23 @@ from jitcap.capture.origin import (
     Positional,
     Told,
 )
+from jitcap.base.walks import reach
+from jitcap.capture.bytecode import UnsupportedPython, decode
+from jitcap.capture.control.paths import looks, needed
+from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
+from jitcap.capture.frames import VARKEYWORDS
+from jitcap.capture.host import require_unseen, tell
+from jitcap.capture.kinds.base import words
+from jitcap.capture.kinds.caches import require_unchanged
+from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
 from jitcap.capture.session import Session
-from jitcap.class_guard import Member
-from jitcap.graph import Node, size_inputs
-from jitcap.guards import CodeIs, Equals, Guard, Holds, Is, Names, Places, TypeIs
-from jitcap.joint import Joint, build_joint, runs_python
-from jitcap.tensor_guard import TensorLike
-from jitcap.tracer import DataDependent
-from jitcap.walks import reach
+from jitcap.graph.graph import Node, size_inputs
+from jitcap.graph.tracer import DataDependent
+from jitcap.guards.class_guard import Member
+from jitcap.guards.guard import CodeIs, Equals, Guard, Holds, Is, Names, Places, TypeIs
+from jitcap.guards.tensor_guard import TensorLike
 
 T = TypeVar("T")
 _PARTS = (ModuleType, type, FunctionType, BuiltinFunctionType)  # of a program: they stay

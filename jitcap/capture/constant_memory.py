@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
 
 
 class ConstantMemory:

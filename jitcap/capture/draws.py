@@ -15,11 +15,11 @@ from eager.core.sym import SymNumber
 from eager.random import Generator
 from eager.sizes.aval import scalar_aval
 from eager.sizes.symint import SymInt
-from jitcap import scalars
-from jitcap.capture.breaks import Break
-from jitcap.capture.origin import Attribute, Origin
-from jitcap.graph import Node, placeholder
-from jitcap.subgraphs import Part
+from jitcap.base.breaks import Break
+from jitcap.base.origin import Attribute, Origin
+from jitcap.graph import scalars
+from jitcap.graph.graph import Node, placeholder
+from jitcap.graph.subgraphs import Part
 
 DRAWS: Final = "random numbers are drawn in a loop of unknown length"
 Place = tuple[Any, Any, Any, Any, Any]  # see `Draws.around`

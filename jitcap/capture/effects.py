@@ -18,18 +18,18 @@ from eager.base.dataclass import dataclass
 from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
 from eager.device import default as default_place
-from jitcap.capture.breaks import Break
+from jitcap.autodiff.joint import behind, leaves_of
+from jitcap.base.breaks import Break
+from jitcap.base.modes import Modes
+from jitcap.base.origin import Attribute, Fixed, Told
 from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.kinds.tensors import AsTensor, TensorShadow
-from jitcap.capture.origin import Attribute, Fixed, Told
 from jitcap.capture.outside import Shadow, ends
 from jitcap.capture.rebuild import CYCLE, Cycles, Rebuilder
 from jitcap.capture.replay import ATTRIBUTE, VERSION, Effect
 from jitcap.capture.session import Session
-from jitcap.guards import Distinct, Names, Same
-from jitcap.joint import behind, leaves_of
-from jitcap.modes import Modes
-from jitcap.tensor_guard import Different, Memory, ReadOnly, Writable
+from jitcap.guards.guard import Distinct, Names, Same
+from jitcap.guards.tensor_guard import Different, Memory, ReadOnly, Writable
 
 T = TypeVar("T")
 

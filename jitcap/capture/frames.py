@@ -7,11 +7,11 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any, Final, NamedTuple
 
+from jitcap.base.origin import Attribute, Fixed, Item, Origin
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.base import Session, kind_of_class
 from jitcap.capture.kinds.cells import closure_cell
-from jitcap.capture.origin import Attribute, Fixed, Item, Origin
-from jitcap.guards import Is
+from jitcap.guards.guard import Is
 
 VARARGS: Final = 0x04
 VARKEYWORDS: Final = 0x08

@@ -12,12 +12,12 @@ from typing import Any
 
 from eager.base.compat_warnings import is_ours
 from eager.base.dataclass import dataclass
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.call_policy import is_programs
+from jitcap.base.origin import Computed, Fixed
 from jitcap.capture.kinds.base import Args, Kwargs, Session
 from jitcap.capture.kinds.functions import REPORTS
 from jitcap.capture.located import caller_at, report_above, report_level, warn_above
-from jitcap.capture.native import is_programs
-from jitcap.capture.origin import Computed, Fixed
 
 
 @dataclass(frozen=True, slots=True)

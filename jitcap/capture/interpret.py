@@ -14,9 +14,9 @@ from contextlib import suppress
 from types import CellType, CodeType
 from typing import Any, Final, Protocol
 
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.call_policy import shown
 from jitcap.capture.bytecode import VERSION, Bytecode, Instruction, decode
-from jitcap.capture.native import shown
 
 
 class Null:

@@ -24,7 +24,7 @@ Kwargs = dict[str, Any]
 _FUTURE: Final = sum(
     {getattr(__future__, name).compiler_flag for name in __future__.all_feature_names}
 )
-_INTERNAL: Final = ("jitcap.capture.", "jitcap.split", "jitcap.stack")
+_INTERNAL: Final = ("jitcap.capture.", "jitcap.graph_breaks.", "jitcap.base.stack")
 
 
 def _shim(fn: Any, args: Any, kwargs: Any) -> Any:

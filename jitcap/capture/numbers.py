@@ -5,7 +5,7 @@ on such numbers happens in Python, now on the value and at every later call in t
 anything is written. It enters the graph where a tensor op takes it, one input per expression.
 Control flow may ask for its value: the answer becomes a guard on the *condition* (`lr > 0.0`), not
 on the number. A number that only the graph knows (`loss.item()`) cannot answer, unless it is made
-of constants; for its arithmetic see `jitcap.scalars`.
+of constants; for its arithmetic see `jitcap.graph.scalars`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import numpy as np
 
 from eager.base.dataclass import dataclass
 from eager.core.sym import SymNumber
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.equality import text_of
+from jitcap.base.origin import Computed, Origin, Told
+from jitcap.base.walks import after_parents
 from jitcap.capture.kinds.base import Session
 from jitcap.capture.operations import COMPARE, INFIX, PREFIX
-from jitcap.capture.origin import Computed, Origin, Told
-from jitcap.equality import text_of
-from jitcap.guards import Equals, Holds, TypeIs
-from jitcap.scalars import TOTAL, operands_of
-from jitcap.tracer import DataDependent
-from jitcap.walks import after_parents
+from jitcap.graph.scalars import TOTAL, operands_of
+from jitcap.graph.tracer import DataDependent
+from jitcap.guards.guard import Equals, Holds, TypeIs
 
 Function = Callable[..., Any]
 TYPES: Final = frozenset({bool, int, float, complex, np.float64, np.bool_})

@@ -17,7 +17,8 @@ import numpy as np
 
 from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.call_policy import is_python_class
 from jitcap.capture.kinds.base import MISSING, Session, kind_of
 from jitcap.capture.kinds.classes import class_raw
 from jitcap.capture.kinds.lent import asked, is_value, stand_in
@@ -32,9 +33,8 @@ from jitcap.capture.kinds.text import (
     promise,
     written,
 )
-from jitcap.capture.native import is_python_class
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, NAMES, REFLECTED, UNARY
-from jitcap.guards import Same
+from jitcap.guards.guard import Same
 
 _BINARY: Final[dict[str, Callable[..., Any]]] = {**BINARY, "divmod": divmod}
 _COMPARISONS: Final = frozenset(COMPARE.values())

@@ -20,12 +20,12 @@ from typing import Any, Final
 import numpy as np
 
 from eager.core.tensor import Tensor
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.origin import ANY, APART, Origin, siblings
 from jitcap.capture.bytecode import decode
 from jitcap.capture.interpret import Frame
-from jitcap.capture.origin import ANY, APART, Origin, siblings
 from jitcap.capture.replay import Effect, Maker
-from jitcap.guards import Equals, Guard, Guards, Is, Same
+from jitcap.guards.guard import Equals, Guard, Guards, Is, Same
 
 _DEPTH: Final = 4
 _STAYING: Final = (type, ModuleType, FunctionType, CodeType)

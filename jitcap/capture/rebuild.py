@@ -20,20 +20,20 @@ from eager.core.tensor import Tensor, refresh, wrap
 from eager.core.traced import Traced, TracedStorage
 from eager.ops.view import SELECT
 from eager.sizes.symint import SymInt
+from jitcap.autodiff.compiled_function import OutputNode, SpentNode
+from jitcap.autodiff.double_backward import view
+from jitcap.autodiff.joint import why_spent
+from jitcap.base.breaks import Break
+from jitcap.base.equality import is_wide
 from jitcap.capture import numbers
-from jitcap.capture.breaks import Break
 from jitcap.capture.control.ties import may_be_new
 from jitcap.capture.kinds.base import MutableKind, kind_of
 from jitcap.capture.kinds.caches import refuse_lasting
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
 from jitcap.capture.session import Session
-from jitcap.equality import is_wide
-from jitcap.graph import Node
-from jitcap.guards import Names
-from jitcap.joint import why_spent
-from jitcap.region import OutputNode, SpentNode
-from jitcap.retrace import view
-from jitcap.symbols import symbols_in
+from jitcap.graph.graph import Node
+from jitcap.graph.symbols import symbols_in
+from jitcap.guards.guard import Names
 
 
 class _Cycle(Exception):

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 from eager.base.dataclass import dataclass
-from jitcap.capture.origin import Item, Origin
-from jitcap.guards import Names
+from jitcap.base.origin import Item, Origin
+from jitcap.guards.guard import Names
 
 # Fields of a tensor by the names with which a program writes them.
 USER_NAMES: Final = {"_array": "data", "_grad": "grad", "_requires_grad": "requires_grad"}

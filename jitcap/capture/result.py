@@ -13,21 +13,21 @@ from typing import Any, Protocol
 
 from eager.base.dataclass import dataclass
 from eager.base.dtype import _default as default_dtype
-from jitcap.capture.breaks import Break
+from jitcap.autodiff.compiled_function import Region
+from jitcap.autodiff.joint import Joint
+from jitcap.base.breaks import Break
+from jitcap.base.modes import Modes
+from jitcap.base.origin import APART, Computed, Drawn, Origin
+from jitcap.base.walks import reach
 from jitcap.capture.builtins.chance import run_once, states
 from jitcap.capture.effects import Epilogue
 from jitcap.capture.kinds.modules import BUILTINS
-from jitcap.capture.origin import APART, Computed, Drawn, Origin
-from jitcap.graph import CHECK, Graph, data_sizes
-from jitcap.guard_statements import render
-from jitcap.guards import READ_ERRORS, Guards, Names, TypeIs, explain, failing, short
-from jitcap.joint import Joint
-from jitcap.lower import Strides
-from jitcap.modes import Modes
-from jitcap.region import Region
-from jitcap.size_guard import BLOCK, SizeBlock
-from jitcap.tensor_guard import TensorLike
-from jitcap.walks import reach
+from jitcap.compile.lower import Strides
+from jitcap.graph.graph import CHECK, Graph, data_sizes
+from jitcap.guards.guard import READ_ERRORS, Guards, Names, TypeIs, explain, failing, short
+from jitcap.guards.size_guard import BLOCK, SizeBlock
+from jitcap.guards.statements import render
+from jitcap.guards.tensor_guard import TensorLike
 
 Run = Callable[[list[Any]], list[Any]]
 

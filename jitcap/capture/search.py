@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from eager.core import tape
 from eager.core.traced import UnknownValue
-from jitcap.capture.breaks import Break, Place, Record
+from jitcap.base.breaks import Break, Place, Record
 from jitcap.capture.bytecode import Instruction
 from jitcap.capture.interpret import Frame
 from jitcap.capture.opcodes.basic import EFFECTS
@@ -20,7 +20,9 @@ from jitcap.capture.opcodes.basic import EFFECTS
 MOST: Final = 2000  # refusals stepped over in one run: a loop may go round and round
 RUNS: Final = 16  # of the function, each for ways that no other went
 TURNS: Final = 4  # of a loop that a value decides, before it ends
-_QUIET: Final = frozenset({"exception", "iteration", "cache"})  # no splits: see `jitcap.split`
+_QUIET: Final = frozenset(
+    {"exception", "iteration", "cache"}
+)  # no splits: see `jitcap.graph_breaks.split`
 
 
 class Unknowable:

@@ -16,8 +16,17 @@ from typing import Any, Final
 
 from eager.core.sym import SymNumber
 from eager.core.traced import UnknownValue
+from jitcap.base.breaks import Break, Place, note_callee
+from jitcap.base.call_policy import (
+    MAPPING,
+    PURE_MODULES,
+    SEQUENCE,
+    is_library_class,
+    is_python_class,
+)
+from jitcap.base.modes import Modes
+from jitcap.base.origin import Attribute, Drawn, Fixed, Origin
 from jitcap.capture import host, numbers, operators
-from jitcap.capture.breaks import Break, Place, note_callee
 from jitcap.capture.builtins import polyfills
 from jitcap.capture.builtins import table as _table  # noqa: F401 - fills HANDLERS
 from jitcap.capture.control import branch as branches
@@ -49,24 +58,15 @@ from jitcap.capture.kinds.iterators import (
 from jitcap.capture.kinds.tensors import replaced_member
 from jitcap.capture.kinds.text import VIEWS, Deferred, by_numpy, joined, snapshot
 from jitcap.capture.located import caught
-from jitcap.capture.native import (
-    MAPPING,
-    PURE_MODULES,
-    SEQUENCE,
-    is_library_class,
-    is_python_class,
-)
 from jitcap.capture.opcodes.table import OPCODES
-from jitcap.capture.origin import Attribute, Drawn, Fixed, Origin
 from jitcap.capture.outside import Outside
 from jitcap.capture.search import Search
 from jitcap.capture.sizes import CaptureSizes, out
 from jitcap.capture.templates import Templates
 from jitcap.capture.tracing import CaptureTracer
-from jitcap.graph import NOWHERE, Node, Where
-from jitcap.guards import CodeIs, Guards, Is
-from jitcap.modes import Modes
-from jitcap.tracer import DataDependent
+from jitcap.graph.graph import NOWHERE, Node, Where
+from jitcap.graph.tracer import DataDependent
+from jitcap.guards.guard import CodeIs, Guards, Is
 
 _CELLS: Final[Any] = base.KINDS[CellType]
 DEEPEST: Final = 150  # frames

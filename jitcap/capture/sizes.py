@@ -37,18 +37,18 @@ from eager.sizes.symint import (
     of_data,
     symbols_of,
 )
+from jitcap.base.marks import STATIC, Range, marks_of
+from jitcap.base.origin import APART, Origin, Step
+from jitcap.base.walks import after_parents
 from jitcap.capture import numbers
 from jitcap.capture.control.ahead import ahead, move_ahead
 from jitcap.capture.kinds.base import Session
-from jitcap.capture.origin import APART, Origin, Step
-from jitcap.graph import AS_NUMBER, BIND, INPUT, SIZE, Arg, Node, aval_of, symbol
-from jitcap.guards import Guard, Holds, Names
-from jitcap.marks import STATIC, Range, marks_of
-from jitcap.scalars import Unlowered
-from jitcap.symbols import Sizes, sides
-from jitcap.tensor_guard import TensorLike, is_argument, is_contiguous
-from jitcap.tracer import DataDependent
-from jitcap.walks import after_parents
+from jitcap.graph.graph import AS_NUMBER, BIND, INPUT, SIZE, Arg, Node, aval_of, symbol
+from jitcap.graph.scalars import Unlowered
+from jitcap.graph.symbols import Sizes, sides
+from jitcap.graph.tracer import DataDependent
+from jitcap.guards.guard import Guard, Holds, Names
+from jitcap.guards.tensor_guard import TensorLike, is_argument, is_contiguous
 
 MARK: Final = "~"  # between the name of a size and the values that it was seen to have
 _NAMES: Final = re.compile(r"\bdim\d+\b")

@@ -22,10 +22,10 @@ from eager.core.sym import SymNumber
 from eager.core.tape import mode
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced
-from jitcap.capture.native import is_native_class
+from jitcap.base.call_policy import is_native_class
 from jitcap.capture.sizes import out
 from jitcap.capture.tracing import LARGEST
-from jitcap.graph import CHECK, Node
+from jitcap.graph.graph import CHECK, Node
 
 _PLAIN: Final = (type(None), bool, int, float, complex, str)
 _OTHERWISE: Final = frozenset({"random", "index", "dynamic", "extern"})  # more than a node is made

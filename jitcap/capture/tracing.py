@@ -7,7 +7,6 @@ next random draw) is answered from the `Session` of this capture.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -24,10 +23,11 @@ from eager.core.traced import Traced, TracedStorage, UnknownValue
 from eager.device.array import DeviceArray
 from eager.random import Generator
 from eager.sizes.aval import Aval, scalar_aval
-from jitcap import scalars
+from jitcap.base.breaks import Break
+from jitcap.base.origin import Fixed
+from jitcap.base.walks import after_parents
 from jitcap.capture import numbers
 from jitcap.capture.bounds import Bounds, bounds_of, condition, holds, is_found, is_place
-from jitcap.capture.breaks import Break
 from jitcap.capture.constant_memory import ConstantMemory
 from jitcap.capture.control.state import State
 from jitcap.capture.draws import (
@@ -43,22 +43,14 @@ from jitcap.capture.draws import (
 )
 from jitcap.capture.kinds.base import Session, words
 from jitcap.capture.kinds.tensors import TensorShadow
-from jitcap.capture.origin import Fixed
 from jitcap.capture.outside import Shadow
-from jitcap.graph import (
-    INPUT,
-    NOWHERE,
-    Arg,
-    Node,
-    Where,
-    defines_size,
-    evaluate_on_host,
-)
-from jitcap.subgraphs import Part
-from jitcap.symbols import symbols_in
-from jitcap.tensor_guard import is_writable
-from jitcap.tracer import DataDependent, Tracer
-from jitcap.walks import after_parents
+from jitcap.compile.anticipate import on_product
+from jitcap.graph import scalars
+from jitcap.graph.graph import INPUT, NOWHERE, Arg, Node, Where, defines_size, evaluate_on_host
+from jitcap.graph.subgraphs import Part
+from jitcap.graph.symbols import symbols_in
+from jitcap.graph.tracer import DataDependent, Tracer
+from jitcap.guards.tensor_guard import is_writable
 
 LARGEST_VALUE: Final = 1 << 16  # elements of a constant that is computed while capturing
 LARGEST: Final = 150_000  # operations of one graph; an unrolled recurrent step of 1,500 has 120,000
@@ -85,9 +77,6 @@ def _derivative(place: Where, behind: Any) -> Where:
     return place._replace(function=f"{place.function}, derivative of {behind.name()}")
 
 
-# What is called at the first product of matrices of float32 on the host: its support may be
-# compiled while the rest is captured.
-on_product: ContextVar[Callable[[], None] | None] = ContextVar("on_product", default=None)
 _PRODUCTS: Final = frozenset({REGISTRY["dot"], REGISTRY["conv"]})
 
 

@@ -14,6 +14,7 @@ from eager.device.array import DeviceArray
 from eager.random import default_generator
 from eager.sizes.polynomial import Scope
 from eager.sizes.symint import SymInt
+from jitcap.compile.pipeline import compile_graph
 from jitcap.exporting.file import read, write
 from jitcap.exporting.program import (
     ARGUMENT,
@@ -26,11 +27,10 @@ from jitcap.exporting.program import (
     shown,
     tensors_in,
 )  # fmt: skip
-from jitcap.graph import Graph
-from jitcap.pipeline import compile_graph
-from jitcap.show import show
-from jitcap.symbols import holds
-from jitcap.tensor_guard import is_writable
+from jitcap.graph.graph import Graph
+from jitcap.graph.show import show
+from jitcap.graph.symbols import holds
+from jitcap.guards.tensor_guard import is_writable
 
 
 class Exported:

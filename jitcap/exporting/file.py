@@ -26,10 +26,10 @@ from eager.sizes.aval import Aval
 from eager.sizes.polynomial import Scope
 from eager.sizes.symint import SymInt
 from jitcap.exporting.program import ARGUMENT, HELD, LEAF, NUMBER, Program, leaves_of
-from jitcap.graph import GRAPH_OPS, INPUT, NOWHERE, Graph, Node, Where
-from jitcap.subgraphs import subgraphs
-from jitcap.symbols import Sizes
-from jitcap.verify import verify
+from jitcap.graph.graph import GRAPH_OPS, INPUT, NOWHERE, Graph, Node, Where
+from jitcap.graph.subgraphs import subgraphs
+from jitcap.graph.symbols import Sizes
+from jitcap.graph.verify import verify
 
 FORMAT: Final = "jitcap-export-2"
 _FAULTS: Final = (

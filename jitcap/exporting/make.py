@@ -18,8 +18,7 @@ from eager.core.tensor import Tensor, wrap
 from eager.device.array import DeviceArray
 from eager.random import default_generator
 from eager.sizes.symint import hint, symbols_of
-from jitcap.by_dispatch.capture import capture
-from jitcap.capture.origin import (
+from jitcap.base.origin import (
     Attribute,
     Computed,
     Drawn,
@@ -29,9 +28,13 @@ from jitcap.capture.origin import (
     Origin,
     Positional,
 )
+from jitcap.base.walks import reach
+from jitcap.by_dispatch.capture import capture
+from jitcap.capture.dynamism import Varying
 from jitcap.capture.replay import VERSION
 from jitcap.capture.result import Captured, Input, link
 from jitcap.capture.sizes import DATA
+from jitcap.capture.version import MISS, Options
 from jitcap.entry import readable
 from jitcap.exporting.exported import Exported
 from jitcap.exporting.program import (
@@ -47,11 +50,8 @@ from jitcap.exporting.program import (
     form_of,
     tensors_in,
 )  # fmt: skip
-from jitcap.graph import CHECK
-from jitcap.guards import Same
-from jitcap.varying import Varying
-from jitcap.version import MISS, Options
-from jitcap.walks import reach
+from jitcap.graph.graph import CHECK
+from jitcap.guards.guard import Same
 
 
 def export(

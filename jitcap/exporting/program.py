@@ -19,7 +19,7 @@ from eager.core.tensor import Tensor
 from eager.random import default_generator
 from eager.sizes.aval import Aval
 from eager.sizes.polynomial import Scope
-from jitcap.graph import Graph
+from jitcap.graph.graph import Graph
 
 LEAF: Final = "%"
 # Where an input of the graph comes from: a tensor among the arguments or of those that are held, by

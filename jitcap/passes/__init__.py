@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from jitcap.graph import Graph, Node, with_args
+from jitcap.graph.graph import Graph, Node, with_args
+from jitcap.graph.subgraphs import subgraphs, with_subgraphs
 from jitcap.passes.common_subexpressions import common_subexpressions
 from jitcap.passes.dead import dead_code
 from jitcap.passes.join_parts import join_parts
@@ -17,7 +18,6 @@ from jitcap.passes.scans import accumulate, share_scans, split_scans
 from jitcap.passes.simplify import simplify
 from jitcap.passes.subgraphs import trim_subgraphs
 from jitcap.passes.unrolled_products import hoist_products, sum_products
-from jitcap.subgraphs import subgraphs, with_subgraphs
 
 Pass = Callable[[Graph], Graph]
 

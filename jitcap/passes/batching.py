@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from eager.core.op import REGISTRY
-from jitcap.graph import Arg, Node, Rewriter, aval_of
+from jitcap.graph.graph import Arg, Node, Rewriter, aval_of
 
 Operands = Sequence[tuple[Arg, bool]]  # with whether it is a value of every step
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitcap.graph import ITEM, Arg, Graph, Node, Rewriter, rewrite
+from jitcap.graph.graph import ITEM, Arg, Graph, Node, Rewriter, rewrite
 
 
 def common_subexpressions(graph: Graph) -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitcap.graph import Graph, needed_by
+from jitcap.graph.graph import Graph, needed_by
 
 
 def dead_code(graph: Graph) -> Graph:

@@ -13,7 +13,7 @@ import numpy as np
 from eager.base import dtype as dt
 from eager.base.dtype import DType
 from eager.sizes.aval import same_aval
-from jitcap.graph import Arg, Node
+from jitcap.graph.graph import Arg, Node
 from jitcap.passes.rules import Maker, Rule, as_stored, constant, is_value
 
 

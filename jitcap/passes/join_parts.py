@@ -17,7 +17,7 @@ from eager.base.dataclass import dataclass
 from eager.core.op import REGISTRY
 from eager.sizes.aval import same, same_aval
 from eager.sizes.symint import known_le, known_lt, of_data
-from jitcap.graph import Arg, Graph, Node, Rewriter
+from jitcap.graph.graph import Arg, Graph, Node, Rewriter
 from jitcap.passes.rules import constant
 
 FILLED: Final = 4  # writes: of fewer each element is chosen

@@ -11,7 +11,7 @@ from typing import Final
 
 from eager.sizes.aval import same
 from eager.sizes.symint import is_one
-from jitcap.graph import Arg, Node
+from jitcap.graph.graph import Arg, Node
 from jitcap.passes.rules import Maker, Rule, is_op
 
 

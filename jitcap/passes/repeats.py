@@ -30,12 +30,12 @@ from eager.base.dataclass import dataclass
 from eager.core.op import REGISTRY
 from eager.ops.kinds import reshape_strides
 from eager.sizes.aval import contiguous_strides, scalar_aval
-from jitcap.graph import CHECK, ITEM, Arg, Graph, Node, Where, aval_of, items, placeholder
-from jitcap.loops import is_light
-from jitcap.partition import INFINITE, Flow, is_cheap
+from jitcap.graph.graph import CHECK, ITEM, Arg, Graph, Node, Where, aval_of, items, placeholder
+from jitcap.graph.loops import is_light
+from jitcap.graph.partition import INFINITE, Flow, is_cheap
+from jitcap.graph.subgraphs import CALL
 from jitcap.passes.common_subexpressions import call_key
 from jitcap.passes.dead import dead_code
-from jitcap.subgraphs import CALL
 
 COPIES: Final = 8  # fewer layers are left as they are
 SAVED: Final = 200  # operations that are compiled less, at least
@@ -341,7 +341,7 @@ def _cut(
     read: Sequence[Node], in_memory: Callable[[Node], bool], elements: Container[Node]
 ) -> set[Node]:
     """The cheapest values from which all that is `read` can be computed: a minimum cut, as in
-    `jitcap.partition`. Those that are in memory anyway cost next to nothing."""
+    `jitcap.graph.partition`. Those that are in memory anyway cost next to nothing."""
     number: dict[Node, int] = {}
     stack = [*read]
     while stack:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from eager.core.op import Op
-from jitcap.graph import Arg, Node, Number
+from jitcap.graph.graph import Arg, Node, Number
 
 
 class Maker(Protocol):

@@ -16,7 +16,8 @@ from eager.base.dataclass import dataclass
 from eager.core.op import REGISTRY
 from eager.sizes.aval import same_aval
 from eager.sizes.symint import is_one, known_lt
-from jitcap.graph import (
+from jitcap.base.walks import reach
+from jitcap.graph.graph import (
     INPUT,
     ITEM,
     Arg,
@@ -30,11 +31,10 @@ from jitcap.graph import (
     size_inputs,
     stand_in,
 )
-from jitcap.loops import SCAN, body_of, split
+from jitcap.graph.loops import SCAN, body_of, split
 from jitcap.passes.batching import batch, can_batch
 from jitcap.passes.common_subexpressions import call_key
 from jitcap.passes.dead import dead_code
-from jitcap.walks import reach
 
 Results = dict[int, Arg]  # by the number of the output
 

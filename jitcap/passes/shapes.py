@@ -11,8 +11,8 @@ from typing import Final
 
 from eager.sizes.aval import same, same_aval
 from eager.sizes.symint import SymInt, is_one, known_le
-from jitcap.graph import ITEM, Arg, Node
-from jitcap.loops import SCAN, body_of
+from jitcap.graph.graph import ITEM, Arg, Node
+from jitcap.graph.loops import SCAN, body_of
 from jitcap.passes.rules import Maker, Rule, constant, is_op
 
 

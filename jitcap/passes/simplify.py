@@ -15,7 +15,17 @@ from typing import Any, Final
 
 from eager.core.op import REGISTRY, Op
 from eager.sizes.aval import same
-from jitcap.graph import ITEM, Arg, Graph, Node, Rewriter, aval_of, is_number, node_like, with_args
+from jitcap.graph.graph import (
+    ITEM,
+    Arg,
+    Graph,
+    Node,
+    Rewriter,
+    aval_of,
+    is_number,
+    node_like,
+    with_args,
+)
 from jitcap.passes import identities, products, shapes, writes
 from jitcap.passes.rules import Rule
 

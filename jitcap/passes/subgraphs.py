@@ -9,11 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from jitcap.graph import ITEM, Arg, Graph, Node, Rewriter, aval_of, items, reachable, size_inputs
-from jitcap.loops import SCAN
+from jitcap.graph.graph import (
+    ITEM,
+    Arg,
+    Graph,
+    Node,
+    Rewriter,
+    aval_of,
+    items,
+    reachable,
+    size_inputs,
+)
+from jitcap.graph.loops import SCAN
+from jitcap.graph.subgraphs import COND, WHILE, subgraphs
 from jitcap.passes.dead import dead_code
 from jitcap.passes.scans import trim_scan
-from jitcap.subgraphs import COND, WHILE, subgraphs
 
 Results = dict[int, Arg]  # by the number of the output
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from eager.core.op import REGISTRY
 from eager.sizes.symint import hint, known_eq
-from jitcap.graph import Arg, Graph, Node, Rewriter
+from jitcap.graph.graph import Arg, Graph, Node, Rewriter
 from jitcap.passes.join_parts import trees_of_additions
 
 Pair = tuple[Node, Node]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from jitcap.graph import Arg, Node
+from jitcap.graph.graph import Arg, Node
 from jitcap.passes.rules import Maker, Rule
 
 LOOKED: Final = 256  # writes that a read looks through: a pass is linear but for that

@@ -4,12 +4,12 @@ import contextlib
 import copy
 import io
 
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.diagnostics import Trail
 from jitcap.capture.capture import capture
+from jitcap.capture.version import MISS as MISS
+from jitcap.capture.version import Options
 from jitcap.entry import assemble
-from jitcap.record import Trail
-from jitcap.version import MISS as MISS
-from jitcap.version import Options
 
 
 def plain(value):

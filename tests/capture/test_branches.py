@@ -9,8 +9,8 @@ import pytest
 
 import eager
 from jitcap import jit
+from jitcap.base.diagnostics import JitcapWarning
 from jitcap.capture.control import branch, repeat
-from jitcap.record import JitcapWarning
 from tests.capture.branch_programs_writes import ONE, SPLITS
 
 
@@ -109,14 +109,14 @@ def test_compiled_code(first):
 
 @pytest.mark.parametrize("name", SPLITS)
 @pytest.mark.parametrize("signs", SIGNS, ids=["true first", "false first"])
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_what_splits_is_right(name, signs):
     fn, make = SPLITS[name]
     check(fn, make, signs, backend="python")
 
 
 @pytest.mark.parametrize("name", [*ONE, *SPLITS])
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_op_by_op(name):
     fn, make = {**ONE, **SPLITS}[name]
     check(fn, make, SIGNS[0], backend="eager")
@@ -156,7 +156,7 @@ def scaled_steps(optimizer, wrap):
     return rows, fn
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_step_skipped_is_one_graph(optimizer):
     """GradScaler: the optimizer's step is taken or not by what the gradients are. One that was
@@ -228,7 +228,7 @@ def test_tensors_that_one_way_is_the_first_to_name_count_its_writes():
         assert fn.stats.splits == 0 and fn.stats.graphs == 1
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_second_derivatives_from_outside():
     def fn(x, w):
         if x.sum() > 0:
@@ -336,7 +336,7 @@ WHOLE = (one_of_two, three_times, a_loop_in_a_branch, the_best_so_far, the_one_b
 
 
 @pytest.mark.parametrize("fn", [*WHOLE, new_twice, new_inside], ids=lambda fn: fn.__name__)
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_which_object_comes_back(fn):
     def told(step, *given):
         x, y = map(eager.tensor, given)

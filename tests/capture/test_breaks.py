@@ -13,7 +13,7 @@ import pytest
 import eager
 import jitcap
 from jitcap import disable, graph_break, jit
-from jitcap.capture.breaks import KINDS, Break
+from jitcap.base.breaks import KINDS, Break
 from jitcap.capture.capture import capture
 
 PROGRAMS = {}

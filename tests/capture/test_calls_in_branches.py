@@ -10,7 +10,7 @@ import pytest
 
 import eager
 from jitcap import jit
-from jitcap.record import JitcapWarning
+from jitcap.base.diagnostics import JitcapWarning
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ import pytest
 
 import eager
 from jitcap import custom_op, explain, jit, stance
-from jitcap.capture.breaks import Break
-from jitcap.record import JitcapWarning
+from jitcap.base.breaks import Break
+from jitcap.base.diagnostics import JitcapWarning
 
-SPLITS = pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+SPLITS = pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 LOG = []
 TABLE = {}
 

@@ -4,8 +4,8 @@ import numpy as np
 
 import eager
 from jitcap import jit
-from jitcap.capture.origin import Positional
-from jitcap.guards import Equals, Holds, Length
+from jitcap.base.origin import Positional
+from jitcap.guards.guard import Equals, Holds, Length
 
 
 def test_a_guard_on_a_truth_is_none_on_a_value():

@@ -9,9 +9,9 @@ import pytest
 
 import eager
 import jitcap.entry
-import jitcap.split
+import jitcap.graph_breaks.split
 from jitcap import JitcapWarning, config, explain, jit, stance
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
 
 
 @contextlib.contextmanager
@@ -144,9 +144,9 @@ def sizes(step, count):
 
 def test_the_room_for_versions_of_a_part(recwarn):
     step = jit(branches, backend="eager", dynamic=False)
-    sizes(step, jitcap.split.VERSIONS)
+    sizes(step, jitcap.graph_breaks.split.VERSIONS)
     assert step.stats.fallbacks == 0
-    sizes(step, jitcap.split.VERSIONS + 9)
+    sizes(step, jitcap.graph_breaks.split.VERSIONS + 9)
     counted, compiled = step.stats.fallbacks, step.stats.compiles
     assert counted >= 3
     said = "8 versions of the part that begins here are kept.*The last miss: expected"
@@ -161,7 +161,7 @@ def test_the_room_for_versions_of_a_part(recwarn):
 
 
 def test_the_limit_of_unfinished_parts(monkeypatch, recwarn):
-    monkeypatch.setattr(jitcap.split, "UNFINISHED", 0)
+    monkeypatch.setattr(jitcap.graph_breaks.split, "UNFINISHED", 0)
 
     def program(x, n):
         import array  # an object that cannot be made again
@@ -179,7 +179,7 @@ def test_the_limit_of_unfinished_parts(monkeypatch, recwarn):
 
 
 def test_the_limit_of_depth(monkeypatch, recwarn):
-    monkeypatch.setattr(jitcap.split, "DEPTH", 3)
+    monkeypatch.setattr(jitcap.graph_breaks.split, "DEPTH", 3)
 
     def down(x, n):
         if [False, True][int(x.sum() < 0)] or n == 0:
@@ -280,9 +280,9 @@ def test_explain_shows_why_nothing_was_compiled(monkeypatch, recwarn):
 
 def test_a_graph_that_runs_op_by_op_is_in_the_stats(monkeypatch):
     def generate(*args, **kwargs):
-        raise jitcap.pipeline.Unsupported("no loops today")
+        raise jitcap.compile.pipeline.Unsupported("no loops today")
 
-    monkeypatch.setattr(jitcap.pipeline, "_generate", generate)
+    monkeypatch.setattr(jitcap.compile.pipeline, "_generate", generate)
     step = jit(double, backend="cpp")
     with pytest.warns(JitcapWarning, match="no loops today"):
         assert step(eager.ones(2)).tolist() == [2, 2]
@@ -335,7 +335,7 @@ def test_parts_that_were_unfinished_are_tried_again(monkeypatch, recwarn):
 
     step = jit(program, backend="eager")
     with monkeypatch.context() as m:
-        m.setattr(jitcap.split.Splitter, "_capture", capture)
+        m.setattr(jitcap.graph_breaks.split.Splitter, "_capture", capture)
         for _ in range(40):
             assert step(eager.ones(1)).item() == 2
     assert step.stats.fallbacks > 20

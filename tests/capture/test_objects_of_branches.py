@@ -9,7 +9,7 @@ import pytest
 import eager
 from jitcap import jit
 
-pytestmark = pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 
 Named = namedtuple("Named", "y t")
 

@@ -8,7 +8,7 @@ import pytest
 import eager
 import jitcap.capture
 from eager.core.sym import SymNumber
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
 from jitcap.capture.kinds.base import HOLDING, KINDS, Kind, kind_of_class
 from jitcap.capture.kinds.constants import OPAQUE, ConstantKind, Opaque
 from jitcap.capture.kinds.refusing import Refusing

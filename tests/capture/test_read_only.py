@@ -6,7 +6,7 @@ import pytest
 import eager
 from eager import nn
 from jitcap import config, export, jit
-from jitcap.kept import versions
+from jitcap.store import versions
 
 pytestmark = pytest.mark.filterwarnings("ignore:from_numpy. the array is not writable")
 

@@ -7,7 +7,7 @@ import pytest
 import eager
 from jitcap import explain, jit
 
-pytestmark = pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 
 
 def plain(x):

@@ -9,7 +9,7 @@ from eager.nn import functional as F
 from jitcap import explain, jit
 from jitcap.capture.control import roll
 
-pytestmark = pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 STEPS = roll.LEAST + 4
 
 

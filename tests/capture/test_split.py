@@ -15,13 +15,13 @@ import pytest
 
 import eager
 from jitcap import config, disable, graph_break, jit, stance
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.diagnostics import Trail
 from jitcap.capture.kinds.base import HANDLERS
-from jitcap.capture.segment import capture_segment
+from jitcap.capture.version import Options
 from jitcap.entry import assemble
-from jitcap.record import Trail
-from jitcap.split import Splitter
-from jitcap.version import Options
+from jitcap.graph_breaks.segment import capture_segment
+from jitcap.graph_breaks.split import Splitter
 
 from . import programs_language as programs_language
 from . import programs_objects as programs_objects

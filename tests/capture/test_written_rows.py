@@ -8,7 +8,7 @@ import eager
 from jitcap import explain, jit
 from jitcap.capture.control import roll
 
-pytestmark = pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 STEPS = roll.LEAST + 4
 
 

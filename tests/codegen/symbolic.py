@@ -14,9 +14,9 @@ from eager.base import dtype as dt
 from eager.sizes.aval import Aval
 from eager.sizes.substitute import concrete
 from eager.sizes.symint import SymInt
-from jitcap.lower import lower
-from jitcap.symbols import Sizes
-from jitcap.tracer import trace
+from jitcap.compile.lower import lower
+from jitcap.graph.symbols import Sizes
+from jitcap.graph.tracer import trace
 
 SIZES = (2, 3, 5, 15, 16, 17, 31, 64, 100)
 

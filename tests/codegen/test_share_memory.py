@@ -6,7 +6,7 @@ import codegen
 import eager as torch
 from codegen.fuse import chunk_rows
 from eager.nn import functional as F
-from jitcap.lower import lower
+from jitcap.compile.lower import lower
 from tests.codegen import symbolic
 from tests.codegen.checking import check_each, floats, ints
 from tests.codegen.tracing import trace

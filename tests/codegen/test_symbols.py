@@ -11,7 +11,7 @@ import codegen
 import eager
 import eager.nn.functional as F
 from codegen.ir.schema import Target, Unsupported
-from jitcap.lower import lower
+from jitcap.compile.lower import lower
 from tests.codegen.symbolic import Case, f32, i64, run, traced
 
 CASES = {}

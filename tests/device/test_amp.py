@@ -138,7 +138,7 @@ def losses(place, wrap, dtype):
     return seen
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_a_loop_with_a_scaler_is_the_cpus():
     for dtype in (eager.float16, eager.bfloat16):
         expected = losses("cpu", lambda f: f, dtype)

@@ -22,7 +22,7 @@ pytest.importorskip("triton.language")
 pytestmark = [
     pytest.mark.once,
     pytest.mark.filterwarnings("ignore::eager.core.on_device.HostRunWarning"),
-    pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning"),
+    pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning"),
 ]
 X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
 

@@ -14,7 +14,7 @@ from eager.device import places
 from eager.device.protocol import DeviceFailure, OutOfMemoryError
 from eager.nn import functional as F
 from jitcap import jit
-from jitcap.record import JitcapWarning, forget_announcements
+from jitcap.base.diagnostics import JitcapWarning, forget_announcements
 from tests.device_training import train
 
 pytest.importorskip("triton.language")
@@ -197,7 +197,7 @@ def test_an_index_out_of_bounds_is_told_at_the_next_wait_and_changes_nothing():
     assert {s["step"].item() for s in optimizer.state.values()} == {4.0}
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_what_python_would_raise_is_raised():
     w = nn.Parameter(eager.ones(3, device="cuda"))
 
@@ -249,7 +249,7 @@ def test_what_has_no_kernel_runs_op_by_op_and_says_so_once():
     assert np.allclose(jit(cpu_in_the_middle)(eager.tensor(X).cuda()), 2 * X + 1)
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_loops_are_programs_and_branches_split():
     def loop(x):
         total = x[0]
@@ -298,7 +298,7 @@ def test_loops_are_programs_and_branches_split():
         assert not compiled.stats.fallbacks, fn
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_a_step_with_clipping_in_a_branch_is_two_graphs():
     def trained(place, wrap):
         w = nn.Parameter(eager.tensor(X.T.copy()).to(place))
@@ -333,7 +333,7 @@ def test_threads_take_turns():
         assert [*found] == [10.0 * i for i in range(24)]
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 @pytest.mark.parametrize("asked", ["verify", "check_nans"])
 def test_values_that_are_looked_at_run_plainly(asked):
     f = jit(lambda x: x * 2, **{asked: True})
@@ -374,7 +374,7 @@ def seeded_anew(x):
     return eager.rand(2, device=x.device) + x, eager.rand(2)
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 @pytest.mark.parametrize("fn", [forked, seeded, seeded_anew], ids=lambda fn: fn.__name__)
 def test_generators_are_set_as_in_eager(fn):
     found = []
@@ -387,7 +387,7 @@ def test_generators_are_set_as_in_eager(fn):
     assert fn is not forked or found[0][:2] == found[0][2:4]
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_what_is_asked_of_a_device_is_asked_at_each_call():
     def step(x):
         return x + 1, cuda.memory_allocated(), cuda.max_memory_allocated()
@@ -491,7 +491,7 @@ def placed(x):
     return a + c, b, eager.zeros(1), str(eager.get_default_device())
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_default_devices_are_read_changed_and_guarded():
     step = jit(placed)
     for n, counted in ((3, (2, 0)), (4, (6, 1))):

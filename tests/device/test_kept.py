@@ -11,8 +11,9 @@ from codegen.runtime import cache
 from codegen.targets.triton.runtime.resident_data import from_data, look, to_data
 from eager import nn
 from eager.nn import functional as F
-from jitcap import config, jit, pipeline
-from jitcap.kept import versions
+from jitcap import config, jit
+from jitcap.compile import pipeline
+from jitcap.store import versions
 
 pytest.importorskip("triton.language")
 pytestmark = pytest.mark.once

@@ -9,8 +9,9 @@ import eager
 from codegen.targets.triton.runtime import resident_data
 from eager import cuda
 from eager.nn import functional as F
-from jitcap import jit, pipeline
-from jitcap.record import JitcapWarning
+from jitcap import jit
+from jitcap.base.diagnostics import JitcapWarning
+from jitcap.compile import pipeline
 from tests.device.test_compiled import done
 
 pytestmark = pytest.mark.once

@@ -22,7 +22,7 @@ def test_as_on_the_cpu(name):
             assert found.what in ("right", "host", "refused", "unchecked"), (dtype, found)
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_compiled_as_on_the_cpu():
     """With gradients, in several types."""
     rows = random.Random(5).sample(device_ops.cases(), 12)

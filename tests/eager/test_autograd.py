@@ -448,7 +448,7 @@ def test_hooks_on_what_is_saved():
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_hooks_on_what_is_saved_split_a_compiled_function():
     seen = []
 

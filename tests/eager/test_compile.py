@@ -15,7 +15,7 @@ import jitcap
 from eager import nn
 from eager.base import compat_warnings, plugins
 from jitcap.api import Jitted
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -16,7 +16,7 @@ from eager.nn import functional as F
 from eager.utils import checkpoint as checkpoints
 from eager.utils.data import DataLoader, TensorDataset
 from jitcap import assume_static, config, jit, mark_dynamic
-from jitcap.record import forget_announcements
+from jitcap.base.diagnostics import forget_announcements
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERNAL = (

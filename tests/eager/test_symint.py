@@ -11,7 +11,7 @@ from eager.core.op import REGISTRY
 from eager.sizes.aval import Aval
 from eager.sizes.polynomial import Scope, remembered
 from eager.sizes.symint import Fixing, SymInt, bounds, evaluate, known_eq, known_le, known_lt
-from jitcap.symbols import Sizes, holds
+from jitcap.graph.symbols import Sizes, holds
 
 pytestmark = pytest.mark.once
 

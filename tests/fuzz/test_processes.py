@@ -13,7 +13,7 @@ from pathlib import Path
 import fuzz_seeds
 import pytest
 
-from jitcap.kept import versions
+from jitcap.store import versions
 
 BLOCK = 50  # programs over one cache
 PROCESSES = 3  # the first two at the same time

@@ -13,7 +13,7 @@ import jitcap
 from eager import nn, optim
 from eager.utils.tensorboard import SummaryWriter
 from jitcap import Break, jit, stance
-from jitcap.capture.breaks import INSTEAD, Place, Record
+from jitcap.base.breaks import INSTEAD, Place, Record
 
 PATH = "/dev/null"
 

@@ -12,7 +12,7 @@ import eager.nn.functional as F
 import jitcap
 from eager import nn
 from jitcap import JitcapWarning, jit
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
 
 
 def training(model, loss, optimizer=eager.optim.AdamW):

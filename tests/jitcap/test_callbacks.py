@@ -14,7 +14,7 @@ from eager.core import attributes
 from eager.core.op import REGISTRY
 from eager.sizes.aval import Aval
 from jitcap import custom_op, explain, jit
-from jitcap.kept import graphs
+from jitcap.compile import graph_cache as graphs
 
 pytestmark = pytest.mark.once
 

@@ -6,8 +6,9 @@ import pytest
 
 import eager
 from eager import nn
-from jitcap import class_guard, jit
-from jitcap.class_guard import Classes, tags_are_known
+from jitcap import jit
+from jitcap.guards import class_guard
+from jitcap.guards.class_guard import Classes, tags_are_known
 
 
 @pytest.fixture(params=["tags", "no tags"])

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import eager
+from jitcap.graph.show import module, reload, show
+from jitcap.graph.subgraphs import COND, WHILE, everywhere, subgraphs
+from jitcap.graph.tracer import DataDependent, trace
+from jitcap.graph.verify import GraphError, verify
 from jitcap.passes import PASSES
 from jitcap.passes.dead import dead_code
-from jitcap.show import module, reload, show
-from jitcap.subgraphs import COND, WHILE, everywhere, subgraphs
-from jitcap.tracer import DataDependent, trace
-from jitcap.verify import GraphError, verify
 
 
 def floats(*shape, seed=0):

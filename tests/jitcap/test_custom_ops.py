@@ -138,7 +138,7 @@ def number(x):
         ),
     ],
 )  # fmt: skip
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_refusals(call, error, text):
     for fn in (call, jit(lambda x: call(x), backend="eager")):
         with pytest.raises(error, match=text):
@@ -146,7 +146,7 @@ def test_refusals(call, error, text):
         assert X.tolist() == [0.0, 1.0, 2.0]
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_a_fake_that_is_wrong_is_found():
     @custom_op("tests::wrong_fake")
     def wrong(x):

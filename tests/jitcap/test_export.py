@@ -12,7 +12,7 @@ import eager
 import jitcap
 from eager import nn
 from jitcap import export, load, mark_dynamic
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
 
 
 def test_export_and_load(tmp_path):

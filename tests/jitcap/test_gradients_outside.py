@@ -9,7 +9,7 @@ import eager
 import jitcap
 from eager import autograd, nn
 from jitcap import entry
-from jitcap.record import JitcapWarning
+from jitcap.base.diagnostics import JitcapWarning
 
 pytestmark = pytest.mark.once
 
@@ -387,7 +387,7 @@ def groupnorm_mean(jit, note, attempt):
 
 
 @pytest.mark.parametrize("backend", ["eager", "cpp"])
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_grad_of_what_was_made_outside(backend):
     """The way from the outputs to the inputs may go on outside: also before a split."""
     x = floats(4)

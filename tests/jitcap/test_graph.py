@@ -6,12 +6,12 @@ import pytest
 import eager
 from eager.core.op import REGISTRY
 from eager.sizes.aval import Aval
-from jitcap import pipeline
-from jitcap.graph import Graph, Node, placeholder
-from jitcap.record import Trail
-from jitcap.show import example_array, parse_aval, reload, show
-from jitcap.tracer import DataDependent, trace
-from jitcap.verify import GraphError, verify
+from jitcap.base.diagnostics import Trail
+from jitcap.compile import pipeline
+from jitcap.graph.graph import Graph, Node, placeholder
+from jitcap.graph.show import example_array, parse_aval, reload, show
+from jitcap.graph.tracer import DataDependent, trace
+from jitcap.graph.verify import GraphError, verify
 
 pytestmark = pytest.mark.once
 

@@ -14,7 +14,7 @@ import pytest
 import eager
 import jitcap
 from jitcap import JitcapWarning, config, disable, explain, jit, stance
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
 
 
 def floats(*shape, seed=0, grad=False):

@@ -14,7 +14,7 @@ import pytest
 
 import eager
 from jitcap import config, jit, stance
-from jitcap.kept import versions
+from jitcap.store import versions
 from tests.behaviour import test_changes_between_calls as changes
 
 
@@ -392,7 +392,7 @@ LIBRARY = """
 import json, sys, warnings
 import eager
 from jitcap import jit
-from jitcap.kept import versions
+from jitcap.store import versions
 from tests.jitcap.test_kept import library_calls
 
 warnings.simplefilter("ignore")
@@ -457,7 +457,7 @@ def test_every_function_of_the_library_in_one_process_and_the_next(tmp_path):
 SEEDS = """
 import json, eager
 from jitcap import jit
-from jitcap.kept import versions
+from jitcap.store import versions
 
 NAMES = {"alpha", "beta", "gamma"}
 TABLE = {name: i for i, name in enumerate(sorted(NAMES))}

@@ -14,11 +14,12 @@ import pytest
 
 import eager
 from codegen.runtime import cache
-from jitcap import class_guard, config, jit
-from jitcap.kept import versions
-from jitcap.kept.fingerprint import fingerprint
-from jitcap.kept.translate import rows_of
-from jitcap.version import MISS, Options
+from jitcap import config, jit
+from jitcap.capture.version import MISS, Options
+from jitcap.guards import class_guard
+from jitcap.store import versions
+from jitcap.store.fingerprint import fingerprint
+from jitcap.store.parse_entry import rows_of
 
 pytestmark = pytest.mark.once
 
@@ -61,7 +62,7 @@ class Watch:
             ]
 
     def _tag(self, address):
-        """Whether that is a class's version tag: `jitcap.class_guard` reads them by ctypes, which
+        """Whether that is a class's version tag: `jitcap.guards.class_guard` reads them by ctypes, which
         harms nothing. The classes are kept: none comes to lie where another was."""
         if address not in self.tags:
             self.tags = {id(cls) + class_guard._TAG: cls for cls in _classes()}
@@ -433,7 +434,7 @@ def test_a_guard_that_would_run_the_program(kept, text):
 
 @pytest.mark.parametrize("name", ["memory_of", "Seen"])
 def test_a_helper_that_would_run_the_program(kept, name):
-    kept.is_miss(kept.asking("C999(args[3])", ["library", "jitcap.tensor_guard", name]))
+    kept.is_miss(kept.asking("C999(args[3])", ["library", "jitcap.guards.tensor_guard", name]))
     for text in ("apart((args[3],), ())", "differ((args[3],))", "ids.isdisjoint((args[3],))"):
         kept.is_miss(kept.asking(f"C999.{text}", ["seen", ["list"], [], []]))
 
@@ -457,7 +458,7 @@ def test_a_guard_that_would_change_something(kept, name):
 @pytest.mark.parametrize("name", ["text_of", "same_items", "same_keys", "lacks", "same_scalar"])
 def test_a_comparison_that_would_run_the_program(kept, name):
     for arguments in ("args[3]", "args[3], args", "args, args[3]", "[args[3]], [args[3]]"):
-        kept.is_miss(kept.asking(f"C999({arguments})", ["library", "jitcap.equality", name]))
+        kept.is_miss(kept.asking(f"C999({arguments})", ["library", "jitcap.base.equality", name]))
 
 
 @pytest.mark.parametrize("method", ["update", "extend", "clear", "copy", "append", "put"])

@@ -14,11 +14,11 @@ from codegen.runtime import cache
 from eager.core.attributes import decode, encode
 from eager.sizes.symint import SymInt, terms_of
 from jitcap import config, jit
-from jitcap.kept import graphs
-from jitcap.pipeline import compile_graph, recall, run_passes
-from jitcap.record import Trail
-from jitcap.symbols import Sizes
-from jitcap.tracer import trace
+from jitcap.base.diagnostics import Trail
+from jitcap.compile import graph_cache as graphs
+from jitcap.compile.pipeline import compile_graph, recall, run_passes
+from jitcap.graph.symbols import Sizes
+from jitcap.graph.tracer import trace
 from tests.codegen.symbolic import f32
 
 pytestmark = pytest.mark.once

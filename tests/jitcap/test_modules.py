@@ -9,8 +9,8 @@ import pytest
 import eager
 from eager import nn
 from jitcap import Jitted, explain, jit
-from jitcap.show import reload, show
-from jitcap.tracer import trace
+from jitcap.graph.show import reload, show
+from jitcap.graph.tracer import trace
 
 F = nn.functional
 

@@ -15,7 +15,8 @@ import eager as torch
 import jitcap
 from eager.base import compat_warnings
 from eager.base.compat_warnings import not_raised
-from jitcap import JitcapWarning, config, jit, record
+from jitcap import JitcapWarning, config, jit
+from jitcap.base import diagnostics
 from jitcap.capture import bytecode
 
 
@@ -229,7 +230,7 @@ def test_the_second_level_has_splits_that_filters_hide(capsys):
 
 
 def test_a_dump_for_each_version(tmp_path, monkeypatch):
-    monkeypatch.setattr(record, "_dumps", Counter())
+    monkeypatch.setattr(diagnostics, "_dumps", Counter())
     step = jit(small, backend="eager", dynamic=False)
     with config(dump=str(tmp_path)):
         for size in (2, 3):

@@ -9,12 +9,12 @@ import eager
 from eager.core.dispatch import current_tracer
 from eager.core.tensor import wrap
 from eager.core.traced import fresh
-from jitcap.joint import build_joint
-from jitcap.partition import Flow, partition
-from jitcap.record import JitcapWarning
-from jitcap.region import OutputNode, Region
-from jitcap.tracer import Tracer
-from jitcap.verify import verify
+from jitcap.autodiff.compiled_function import OutputNode, Region
+from jitcap.autodiff.joint import build_joint
+from jitcap.base.diagnostics import JitcapWarning
+from jitcap.graph.partition import Flow, partition
+from jitcap.graph.tracer import Tracer
+from jitcap.graph.verify import verify
 
 pytestmark = pytest.mark.once
 

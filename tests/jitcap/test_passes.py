@@ -5,10 +5,10 @@ import pytest
 
 import eager
 from eager.core.op import REGISTRY
+from jitcap.graph.tracer import trace
+from jitcap.graph.verify import verify
 from jitcap.passes import PASSES
 from jitcap.passes.simplify import RULES
-from jitcap.tracer import trace
-from jitcap.verify import verify
 from tests.work import calls_made
 
 pytestmark = pytest.mark.once

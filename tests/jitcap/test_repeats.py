@@ -9,13 +9,13 @@ from codegen.fuse import row_groups
 from eager import nn
 from eager.nn import functional as F
 from jitcap import explain, jit, stance
-from jitcap.lower import lower
+from jitcap.compile.lower import lower
+from jitcap.graph.show import reload, show
+from jitcap.graph.subgraphs import CALL
+from jitcap.graph.tracer import trace
+from jitcap.graph.verify import verify
 from jitcap.passes import PASSES
 from jitcap.passes.repeats import share_repeats
-from jitcap.show import reload, show
-from jitcap.subgraphs import CALL
-from jitcap.tracer import trace
-from jitcap.verify import verify
 from tests.work import calls_made
 
 pytestmark = pytest.mark.once

@@ -9,7 +9,7 @@ import pytest
 from eager.base import dtype as dt
 from eager.core.op import REGISTRY
 from eager.sizes.aval import Aval
-from jitcap.graph import Graph, Node, aval_of, placeholder
+from jitcap.graph.graph import Graph, Node, aval_of, placeholder
 from jitcap.passes import PASSES
 
 pytestmark = pytest.mark.once

@@ -7,11 +7,11 @@ import pytest
 import eager
 from eager.nn import functional as F
 from jitcap import explain, export, jit, load
-from jitcap.loops import SCAN, body_of
+from jitcap.graph.loops import SCAN, body_of
+from jitcap.graph.show import reload, show
+from jitcap.graph.tracer import trace
+from jitcap.graph.verify import verify
 from jitcap.passes import PASSES
-from jitcap.show import reload, show
-from jitcap.tracer import trace
-from jitcap.verify import verify
 
 pytestmark = pytest.mark.once
 
@@ -305,7 +305,7 @@ def test_an_index_out_of_range_in_a_step_is_pythons():
     agree([compiled(h, xs, good)], [run(h, xs, good)])
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_a_body_that_changes_something_runs_plainly():
     seen = []
 
@@ -323,7 +323,7 @@ def test_a_body_that_changes_something_runs_plainly():
     assert len(seen) == 8
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_a_body_that_writes_its_carry_runs_plainly():
     def run(h, xs):
         def body(c, x):
@@ -353,7 +353,7 @@ def test_a_loop_is_exported(tmp_path):
     agree(load(tmp_path / "loop.jit")(h, xs), run(h, xs))
 
 
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_triton_without_a_device_runs_op_by_op():
     run, given = program("cell", 5, False)
     given = tuple(t.detach().float() for t in given)

@@ -13,7 +13,7 @@ import eager
 import eager.nn.functional as F
 from eager import nn
 from jitcap import assume_static, graph_break, jit, mark_dynamic
-from jitcap.record import JitcapWarning
+from jitcap.base.diagnostics import JitcapWarning
 from tests.work import calls_made
 
 Build = Callable[[], Callable[..., Any]]

@@ -13,8 +13,8 @@ import eager.nn.functional as F
 from codegen import Unsupported
 from eager import nn
 from jitcap import jit
-from jitcap.pipeline import compile_graph
-from jitcap.record import JitcapWarning
+from jitcap.base.diagnostics import JitcapWarning
+from jitcap.compile.pipeline import compile_graph
 
 pytestmark = pytest.mark.once
 
@@ -225,7 +225,7 @@ def test_questions_of_a_backward(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled == [False, False, True]
     assert step.stats.compiles == 2
 
-    monkeypatch.setattr("jitcap.backwards.VARIANTS", 1)
+    monkeypatch.setattr("jitcap.autodiff.backward_cache.VARIANTS", 1)
     step = jit(lambda x: (x * weight).exp(), backend="cpp", fullgraph=True)
     backwards(step, weight, (4, 5, 7))
     with pytest.warns(JitcapWarning, match="op by op: 1 are compiled"):

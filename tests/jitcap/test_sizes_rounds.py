@@ -179,7 +179,7 @@ def test_compiled_code():
 
 
 @pytest.mark.parametrize("fn", OTHERS)
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_what_is_not_is_right(fn):
     check(fn, backend="eager")
 
@@ -196,7 +196,7 @@ def lost_in_the_first_step(x, w, n):
 
 
 @pytest.mark.parametrize("length", ["fixed", "a size", "data"])
-@pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_a_history_that_only_the_first_steps_have(length):
     def step(x, w):
         n = {"fixed": 18, "a size": x.shape[0], "data": int(x[:, 0].isfinite().sum())}[length]

@@ -13,10 +13,10 @@ import pytest
 import eager
 from eager import nn
 from jitcap import config, jit
-from jitcap.oracle import noise
-from jitcap.oracle.compare import Comparison, Leaf
-from jitcap.oracle.copies import Copies
 from jitcap.passes.dead import dead_code
+from jitcap.verify import tolerance
+from jitcap.verify.compare import Comparison, Leaf
+from jitcap.verify.copies import Copies
 
 F = nn.functional
 LOGGER = logging.getLogger("somewhere")
@@ -333,10 +333,10 @@ def test_noise_is_measured_per_element():
     (compiled,) = trail._entries.compiled.values()
     graph = dead_code(compiled.graph)
     inputs = [np.array([1e-3, 1.0], np.float32)]
-    first = noise.disturbed(graph, inputs, 0.0, 0)
+    first = tolerance.disturbed(graph, inputs, 0.0, 0)
     spread = [
         np.max([np.abs(s[i] - first[i]) for s in
-                (noise.disturbed(graph, inputs, 1.0, seed) for seed in range(1, 9))], axis=0)
+                (tolerance.disturbed(graph, inputs, 1.0, seed) for seed in range(1, 9))], axis=0)
         for i in range(2)
     ]  # fmt: skip
     assert (spread[0] > 1e-4).all()
@@ -351,16 +351,16 @@ def test_what_equality_does_not_see():
     comparison.match("a", {1, 2}, {True, 2})
     comparison.match("b", range(0, 3, 2), range(0, 4, 2))
     assert [d.path for d in comparison.differences] == ["a", "b"]
-    assert "-0.0 in the compiled version" in noise.judge(
+    assert "-0.0 in the compiled version" in tolerance.judge(
         Leaf("c", -0.0, 0.0, "c"), lambda _: iter(())
     )
-    assert not noise.far(np.array([-0.0]), np.array([0.0])).any()
+    assert not tolerance.far(np.array([-0.0]), np.array([0.0])).any()
 
 
 @pytest.mark.parametrize("backend", ["python", "cpp"])
 def test_rounding_is_measured_at_the_sizes_of_the_call(monkeypatch, backend):
     """In a version whose sizes are symbols, too."""
-    monkeypatch.setattr(noise, "FREE", 0)  # so that all that is rounded is measured
+    monkeypatch.setattr(tolerance, "FREE", 0)  # so that all that is rounded is measured
     weight = eager.randn(8, 8)
 
     def fn(x):
@@ -376,7 +376,7 @@ def test_rounding_is_measured_at_the_sizes_of_the_call(monkeypatch, backend):
 
 def test_a_place_that_held_another_tensor_before(monkeypatch):
     """What rounding does to the one is not taken for what it does to the other."""
-    monkeypatch.setattr(noise, "FREE", 0)
+    monkeypatch.setattr(tolerance, "FREE", 0)
     weight, box = eager.randn(16, 16), [None]
 
     def fn(x):

@@ -11,11 +11,11 @@ import pytest
 import eager
 from eager.core.op import REGISTRY
 from jitcap import VerifyError, jit
-from jitcap import pipeline as pipeline_module
 from jitcap.capture import effects as effects_module
 from jitcap.capture import rebuild, result
-from jitcap.graph import Node, rewrite
-from jitcap.guards import Equals, Guards
+from jitcap.compile import pipeline as pipeline_module
+from jitcap.graph.graph import Node, rewrite
+from jitcap.guards.guard import Equals, Guards
 from jitcap.passes import PASSES
 
 
@@ -464,7 +464,7 @@ def test_a_wrong_pass(monkeypatch):
 
     passes = (*PASSES, (fold, "planted"))
     monkeypatch.setattr(pipeline_module, "PASSES", passes)
-    monkeypatch.setattr("jitcap.oracle.blame.PASSES", passes)
+    monkeypatch.setattr("jitcap.verify.bisect.PASSES", passes)
     error = found(constants, eager.ones(3))
     assert error.where.startswith("mul at ")
     assert line_of(constants, "y * 4") in error.where

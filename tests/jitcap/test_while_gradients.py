@@ -6,7 +6,7 @@ import eager
 from eager import nn
 from jitcap import jit, stance
 
-pytestmark = pytest.mark.filterwarnings("ignore::jitcap.record.JitcapWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 LIMITS = (8.0, 30.0, 400.0)  # one round, a few, many
 
 

@@ -16,7 +16,7 @@ from codegen.ir.schema import Unsupported
 from codegen.targets.triton.runtime.kernel import kernels_of
 from codegen.targets.triton.tile import DEFAULT, Sizes
 from eager.core.registry import PUBLIC
-from jitcap.tracer import DataDependent
+from jitcap.graph.tracer import DataDependent
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of samples
 FUNCTIONS = {key: p for key, p in PUBLIC.items() if p.samples is not None}

@@ -16,7 +16,7 @@ from codegen.targets.triton.runtime.kernel import kernels_of
 from eager.base.config import config
 from eager.nn import functional as F
 from jitcap import explain, jit
-from jitcap.lower import lower
+from jitcap.compile.lower import lower
 from tests.codegen.symbolic import Case, f32, run, traced
 from tests.codegen.test_symbols import CASES
 

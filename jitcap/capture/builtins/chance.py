@@ -21,12 +21,12 @@ from eager.core.sym import SymNumber
 from eager.core.traced import fresh
 from eager.device import Size
 from eager.sizes.aval import scalar_aval
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.origin import Drawn, DrawnPart
 from jitcap.capture.builtins.objects import refusing
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session
 from jitcap.capture.kinds.constants import GENERATORS
 from jitcap.capture.kinds.text import Deferred
-from jitcap.capture.origin import Drawn, DrawnPart
 
 # Names of methods that give one float, or one int, when called with at most so many arguments.
 _FLOATS: Final = {

@@ -15,7 +15,8 @@ from types import CellType, FunctionType, MemberDescriptorType
 from typing import Any, Final
 
 from eager.nn.modules.module import Module
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.call_policy import answers_for_itself, is_library_class, is_python_class
 from jitcap.capture.frames import frame_for
 from jitcap.capture.kinds.base import MISSING, Session, handles, handles_each, kind_of
 from jitcap.capture.kinds.cells import is_empty
@@ -28,7 +29,6 @@ from jitcap.capture.kinds.classes import (
     refuse_hooks,
 )
 from jitcap.capture.kinds.objects import own_field, touch_slot
-from jitcap.capture.native import answers_for_itself, is_library_class, is_python_class
 
 _PROTOCOLS: Final[Any] = type(typing.Protocol)
 

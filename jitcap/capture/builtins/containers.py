@@ -11,7 +11,8 @@ import functools
 import operator
 from typing import Any
 
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.origin import Computed, Fixed
 from jitcap.capture.builtins import polyfills
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Session, handles, kind_of
 from jitcap.capture.kinds.classes import class_raw
@@ -19,7 +20,6 @@ from jitcap.capture.kinds.constants import sequence_of
 from jitcap.capture.kinds.counted import SizedIterator, SizedRange
 from jitcap.capture.kinds.iterators import Lazy, ReversedIterator
 from jitcap.capture.opcodes.build import entries
-from jitcap.capture.origin import Computed, Fixed
 
 
 @handles(dict)

@@ -15,11 +15,11 @@ from eager.control_flow import while_loop as rounds
 from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
 from eager.ops import move
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
 from jitcap.capture.builtins import polyfills
 from jitcap.capture.kinds.base import MISSING, Session, handles, handles_each, kind_of
 from jitcap.capture.kinds.counted import Rows
-from jitcap.tracer import is_on_device
+from jitcap.graph.tracer import is_on_device
 
 
 @contextmanager

@@ -39,9 +39,10 @@ from eager.core.tape import edge_of
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced
 from eager.serialization import load, save
-from jitcap import scalars
+from jitcap.base.breaks import Again, Break
+from jitcap.base.call_policy import is_native_class, is_programs
+from jitcap.base.walks import reach
 from jitcap.capture import host
-from jitcap.capture.breaks import Again, Break
 from jitcap.capture.builtins import polyfills
 from jitcap.capture.bytecode import VERSION
 from jitcap.capture.kinds.base import (
@@ -66,8 +67,7 @@ from jitcap.capture.kinds.objects import (
 from jitcap.capture.kinds.refusing import Identity
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.kinds.text import Deferred
-from jitcap.capture.native import is_native_class, is_programs
-from jitcap.walks import reach
+from jitcap.graph import scalars
 
 _NOTHING: Final = object()
 _LONG: Final = 1e9  # seconds: what is more, Python refuses

@@ -9,9 +9,9 @@ from typing import Any
 from eager import cuda
 from eager import random as eager_random
 from eager.random.fork import Forked
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.origin import Fixed
 from jitcap.capture.kinds.base import Session, handles, handles_each
-from jitcap.capture.origin import Fixed
 
 
 @handles_each(eager_random.manual_seed, cuda.manual_seed_all, cuda.manual_seed)

@@ -31,8 +31,8 @@ from eager.construct.typed_constructors import LEGACY_CONSTRUCTORS
 from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced
+from jitcap.base.breaks import Break
 from jitcap.capture import numbers
-from jitcap.capture.breaks import Break
 from jitcap.capture.builtins.objects import identity
 from jitcap.capture.control.extremes import called
 from jitcap.capture.kinds.base import (

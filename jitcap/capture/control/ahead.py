@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from jitcap.graph import INPUT, Node
-from jitcap.walks import reach
+from jitcap.base.walks import reach
+from jitcap.graph.graph import INPUT, Node
 
 _CHEAP: Final = frozenset({"pointwise", "cast", "reduce", "view", "move", "copy", "create", "scan"})
 

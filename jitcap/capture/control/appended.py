@@ -11,10 +11,10 @@ import itertools
 from typing import Any
 
 from eager.core.tensor import Tensor
+from jitcap.base.walks import reach
 from jitcap.capture.control.behind import NotRolled
 from jitcap.capture.control.state import Holder, known_elsewhere, parts_of
 from jitcap.capture.interpret import Frame
-from jitcap.walks import reach
 
 Place = str | int  # the name of a local, or a place on the stack
 

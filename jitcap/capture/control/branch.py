@@ -26,7 +26,8 @@ from eager.core.tape import mode, sequence_now
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced, UnknownValue
 from eager.sizes.aval import scalar_aval
-from jitcap.capture.breaks import Break, Retried
+from jitcap.base.breaks import Break, Retried
+from jitcap.base.modes import Modes
 from jitcap.capture.control.changes import (
     Before,
     Change,
@@ -55,8 +56,7 @@ from jitcap.capture.control.ties import has_memory, truths_of, with_truths
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Done, Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.numbers import constant
-from jitcap.modes import Modes
-from jitcap.tracer import DataDependent, is_on_device
+from jitcap.graph.tracer import DataDependent, is_on_device
 
 DEEPEST: Final = 10  # branches in branches
 MOST_APART: Final = 3  # of these, such whose ways go on to the return: what is there is read twice

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from eager.base.dataclass import dataclass
 from eager.core.tensor import UNREAD, Tensor
+from jitcap.base.call_policy import is_python_class
+from jitcap.base.modes import Modes
 from jitcap.capture.control.histories import PLACE, Place, Unsayable, place_of
 from jitcap.capture.control.state import (
     HOST_CALL,
@@ -29,9 +31,7 @@ from jitcap.capture.kinds.cells import CellShadow
 from jitcap.capture.kinds.counted import SizedIterator
 from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.kinds.tensors import TensorShadow
-from jitcap.capture.native import is_python_class
 from jitcap.capture.outside import Shadow
-from jitcap.modes import Modes
 
 
 class Spoiled(Unsayable):

@@ -20,12 +20,12 @@ from eager.core.tape import CopySlicesNode, OpNode, mode
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced
 from eager.sizes.aval import contiguous_strides
+from jitcap.base.walks import reach
 from jitcap.capture.control.changes import Differ
 from jitcap.capture.control.steps import same_look
 from jitcap.capture.interpret import NULL
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.numbers import INT64
-from jitcap.walks import reach
 
 CONSTANTS: Final = (str, bytes, type(None), bool, int, float, complex)
 _SURE: Final = (OpNode, ChoiceNode, NamedNode, CopySlicesNode)  # all edges get a gradient

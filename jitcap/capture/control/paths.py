@@ -15,8 +15,8 @@ from types import CodeType
 from typing import Final
 
 from eager.base.dataclass import dataclass
+from jitcap.base.walks import reach
 from jitcap.capture.bytecode import Instruction, decode
-from jitcap.walks import reach
 
 EXIT: Final = -1
 STATEMENTS: Final = 3

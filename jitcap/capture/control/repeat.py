@@ -32,8 +32,9 @@ from eager.core.tape import full
 from eager.core.tensor import Tensor, wrap
 from eager.core.traced import Traced, UnknownValue, fresh
 from eager.sizes.aval import Aval
+from jitcap.base.breaks import Break
+from jitcap.base.modes import Modes
 from jitcap.capture import numbers
-from jitcap.capture.breaks import Break
 from jitcap.capture.control.behind import NotRolled
 from jitcap.capture.control.changes import Before, Change
 from jitcap.capture.control.histories import Unsayable, writes_of_round
@@ -62,9 +63,8 @@ from jitcap.capture.control.trees import (
 from jitcap.capture.interpret import NULL, Done, Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.tensors import has_own_names
-from jitcap.graph import Node
-from jitcap.modes import Modes
-from jitcap.tracer import DataDependent, is_within
+from jitcap.graph.graph import Node
+from jitcap.graph.tracer import DataDependent, is_within
 
 TRIALS: Final = 8  # of a round, until all that it changes is carried
 FAILURES: Final = 4  # of a loop that could not be recorded: its other turns are read as they come

@@ -27,7 +27,8 @@ from eager.ops.move import flip, stack
 from eager.ops.view import movedim
 from eager.sizes.aval import Aval, contiguous_strides, same_aval
 from eager.sizes.symint import hint, known_eq, known_lt, of_data
-from jitcap.capture.breaks import Again, Break
+from jitcap.base.breaks import Again, Break
+from jitcap.base.modes import Modes
 from jitcap.capture.control.appended import Appended, Place, put, stand_in, value_at
 from jitcap.capture.control.behind import Behind, NotRolled
 from jitcap.capture.control.paths import looks, needed
@@ -54,9 +55,8 @@ from jitcap.capture.interpret import NULL, Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.counted import Rows as SizedRows
 from jitcap.capture.sizes import out
-from jitcap.graph import Node, placeholder
-from jitcap.modes import Modes
-from jitcap.tracer import DataDependent
+from jitcap.graph.graph import Node, placeholder
+from jitcap.graph.tracer import DataDependent
 
 LEAST: Final = 16  # steps: a loop of fewer is unrolled
 # Operations of all steps, their derivatives included, from which on any loop is rolled: a compiler

@@ -16,16 +16,16 @@ from typing import Any, Final
 
 from eager import random
 from eager.core.tensor import Tensor
+from jitcap.base.call_policy import is_python_class
+from jitcap.base.modes import Modes
+from jitcap.base.origin import is_unset
+from jitcap.base.walks import reach
 from jitcap.capture.interpret import Frame, Generator
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.base import parts_of as items_of
 from jitcap.capture.kinds.cells import is_empty
 from jitcap.capture.kinds.objects import slots_of
-from jitcap.capture.native import is_python_class
-from jitcap.capture.origin import is_unset
 from jitcap.capture.outside import Shadow
-from jitcap.modes import Modes
-from jitcap.walks import reach
 
 Mark = tuple[Any, ...]
 

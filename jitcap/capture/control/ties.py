@@ -17,7 +17,7 @@ from eager.core.tensor import UNREAD, Tensor, wrap
 from eager.core.traced import Traced, fresh
 from eager.ops.pointwise import where
 from eager.sizes.aval import Aval
-from jitcap.capture.breaks import Break, Retried
+from jitcap.base.breaks import Break, Retried
 from jitcap.capture.control.behind import NotRolled
 from jitcap.capture.control.state import mark_of, parts_of
 from jitcap.capture.kinds.base import MISSING

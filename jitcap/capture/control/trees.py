@@ -16,13 +16,13 @@ from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
 from eager.random import Generator
 from eager.sizes.aval import same_aval
+from jitcap.base.call_policy import is_library_module, is_python_class, per_class
 from jitcap.capture.control.fit import CONSTANTS
 from jitcap.capture.control.state import fields_of_instance, known_elsewhere
 from jitcap.capture.control.steps import same_constant
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.objects import slots_of
-from jitcap.capture.native import is_library_module, is_python_class, per_class
 from jitcap.capture.numbers import INT64
 
 Entries = dict[Any, Any]

@@ -17,10 +17,10 @@ from eager.ops.pointwise import clone
 from eager.ops.view import movedim
 from eager.sizes.aval import Aval, same_aval
 from eager.sizes.symint import known_lt
+from jitcap.base.modes import Modes
 from jitcap.capture.control.behind import Behind, NotRolled
 from jitcap.capture.control.steps import Numbers, dimension
 from jitcap.capture.sizes import out
-from jitcap.modes import Modes
 
 
 class Write(NamedTuple):

@@ -20,13 +20,13 @@ from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.call_policy import Known, answers_for_itself, is_library_space, per_class
+from jitcap.base.origin import Computed, MembersOf, Origin
 from jitcap.capture.kinds.refusing import Identity, Refusing
-from jitcap.capture.native import Known, answers_for_itself, is_library_space, per_class
-from jitcap.capture.origin import Computed, MembersOf, Origin
 from jitcap.capture.outside import Outside, Shadow
 from jitcap.capture.replay import Maker
-from jitcap.guards import Guard, Guards, Holds
+from jitcap.guards.guard import Guard, Guards, Holds
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]

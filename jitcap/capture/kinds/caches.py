@@ -20,14 +20,14 @@ from typing import Any, Final, NoReturn
 from eager.base.dataclass import dataclass
 from eager.core.sym import SymNumber
 from eager.device import Size
+from jitcap.base.breaks import Break
+from jitcap.base.call_policy import is_programs
+from jitcap.base.origin import Bind, Computed, Fixed, Origin, Variable
+from jitcap.base.walks import reach
 from jitcap.capture import numbers
-from jitcap.capture.breaks import Break
 from jitcap.capture.control.state import mark_of, parts_of
 from jitcap.capture.kinds.base import Args, Kwargs, Session, hashes_identity, of
 from jitcap.capture.kinds.constants import FixedKind
-from jitcap.capture.native import is_programs
-from jitcap.capture.origin import Bind, Computed, Fixed, Origin, Variable
-from jitcap.walks import reach
 
 _ATOMS: Final = (int, str, float, complex, bool, bytes, type(None))
 _IMPURE: Final = "caches of packages that are more than a memory"  # what is tried again without

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from types import CellType, FunctionType
 from typing import Any
 
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.origin import CellOf, Contents, FixedPart, Origin
 from jitcap.capture.kinds.base import MISSING, UNLOADED, MutableKind, Session, of
 from jitcap.capture.kinds.constants import NativeKind
-from jitcap.capture.origin import CellOf, Contents, FixedPart, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import ATTRIBUTE, Effect, Maker
-from jitcap.guards import Same, TypeIs
+from jitcap.guards.guard import Same, TypeIs
 
 
 class CellShadow(Shadow):

@@ -17,7 +17,16 @@ import numpy as np
 
 from eager.core.tensor import Tensor
 from eager.nn.modules.module import Module
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.call_policy import (
+    HOST_MODULES,
+    PURE_MODULES,
+    is_library_class,
+    is_native_class,
+    is_python_class,
+    is_slot,
+)
+from jitcap.base.origin import Attribute, Computed, Fixed, Item, MembersOf
 from jitcap.capture.kinds.base import (
     HANDLERS,
     MISSING,
@@ -32,17 +41,8 @@ from jitcap.capture.kinds.base import (
 from jitcap.capture.kinds.constants import ForeignKind, StaticKind, driven, runs_python
 from jitcap.capture.kinds.iterators import Lazy
 from jitcap.capture.kinds.refusing import Refusing
-from jitcap.capture.native import (
-    HOST_MODULES,
-    PURE_MODULES,
-    is_library_class,
-    is_native_class,
-    is_python_class,
-    is_slot,
-)
-from jitcap.capture.origin import Attribute, Computed, Fixed, Item, MembersOf
-from jitcap.class_guard import ABSENT, Member, MembersAre
-from jitcap.guards import CodeIs, Is
+from jitcap.guards.class_guard import ABSENT, Member, MembersAre
+from jitcap.guards.guard import CodeIs, Is
 
 ATOMS: Final = frozenset({int, float, complex, str, bool, type(None)})
 DESCRIPTORS: Final[tuple[Any, ...]] = (

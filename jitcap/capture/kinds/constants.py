@@ -26,7 +26,10 @@ from eager.base.dtype import DType
 from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
 from eager.device import device
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.call_policy import is_python_class, shown
+from jitcap.base.equality import comparable
+from jitcap.base.origin import Attribute, Origin
 from jitcap.capture.interpret import Null
 from jitcap.capture.kinds.base import (
     HANDLERS,
@@ -55,12 +58,9 @@ from jitcap.capture.kinds.text import (
     viewed,
     written,
 )
-from jitcap.capture.native import is_python_class, shown
-from jitcap.capture.origin import Attribute, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import Maker
-from jitcap.equality import comparable
-from jitcap.guards import Is, TypeIs
+from jitcap.guards.guard import Is, TypeIs
 
 # Methods that run through an argument; the others (append, insert, ...) store it.
 _TAKES_ITERABLES: Final = frozenset(

@@ -22,7 +22,7 @@ from eager.ops.part_views import unbind
 from eager.ops.view import movedim, norm_dim
 from eager.sizes.aval import same
 from eager.sizes.symint import SymInt, hint, known_eq, known_lt, of_data
-from jitcap.capture.breaks import Again
+from jitcap.base.breaks import Again
 from jitcap.capture.kinds.base import (
     HANDLERS,
     KINDS,

@@ -28,7 +28,16 @@ import numpy as np
 from eager.compiler import NO_CAPTURE
 from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.call_policy import (
+    HOST_MODULES,
+    OF_THE_HOST,
+    PURE_MODULES,
+    is_interpreted,
+    is_native,
+    is_python_class,
+)
+from jitcap.base.origin import GLOBALS, Attribute, Contents, Fixed, Item, Origin
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, Session, kind_of, of
 from jitcap.capture.kinds.cells import closure_cell
 from jitcap.capture.kinds.constants import (
@@ -44,18 +53,9 @@ from jitcap.capture.kinds.mappings import touch
 from jitcap.capture.kinds.modules import globals_of
 from jitcap.capture.kinds.objects import ObjectKind, fields_of, own_field
 from jitcap.capture.kinds.text import promise
-from jitcap.capture.native import (
-    HOST_MODULES,
-    OF_THE_HOST,
-    PURE_MODULES,
-    is_interpreted,
-    is_native,
-    is_python_class,
-)
-from jitcap.capture.origin import GLOBALS, Attribute, Contents, Fixed, Item, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import Maker
-from jitcap.guards import CodeIs, Equals, Is, Length, TypeIs
+from jitcap.guards.guard import CodeIs, Equals, Is, Length, TypeIs
 
 _PARTS: Final = frozenset(vars(FunctionType)) - {"__class__"}
 _OF_FUNCTIONS: Final = frozenset(n for cls in FunctionType.__mro__ for n in vars(cls))

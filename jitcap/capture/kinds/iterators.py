@@ -12,11 +12,11 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType, GeneratorType
 from typing import Any, Final, cast
 
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.origin import Origin
 from jitcap.capture.interpret import Generator
 from jitcap.capture.kinds.base import Args, Kwargs, Session, kind_of, of
 from jitcap.capture.kinds.constants import OPAQUE, NativeKind
-from jitcap.capture.origin import Origin
 from jitcap.capture.replay import Maker
 
 _EMPTY: Final[tuple[Any, ...]] = ([], (), range(0), {}, {}.values(), {}.items(), "")

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from eager.core.op import Op
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
 from jitcap.capture.kinds.base import (
     DEPTH,
     Args,

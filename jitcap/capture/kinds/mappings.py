@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
 from jitcap.capture.kinds.base import (
     MISSING,
     UNLOADED,
@@ -21,10 +22,9 @@ from jitcap.capture.kinds.base import (
 from jitcap.capture.kinds.numbered import MANY, Numbered, find, may_stand
 from jitcap.capture.kinds.refusing import refuse_identity
 from jitcap.capture.kinds.sequences import MeasuredKind
-from jitcap.capture.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, ITEM, PUT, Effect, Maker
-from jitcap.guards import Absent, AbsentBy, KeysAre, Length, TypeIs
+from jitcap.guards.guard import Absent, AbsentBy, KeysAre, Length, TypeIs
 
 # Methods that look at one key only.
 _LISTING: Final = frozenset({"copy", "__or__", "__ror__"})  # that may ask for the keys

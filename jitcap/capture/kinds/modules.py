@@ -10,15 +10,15 @@ from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final
 
 from eager.base import lazy_imports
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.origin import GLOBALS, Fixed, FixedPart, Item
 from jitcap.capture.kinds.base import MISSING, Session, of
 from jitcap.capture.kinds.classes import ATOMS, class_raw
 from jitcap.capture.kinds.constants import StaticKind
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.objects import default_get, default_put
-from jitcap.capture.origin import GLOBALS, Fixed, FixedPart, Item
-from jitcap.class_guard import ABSENT, Member
-from jitcap.guards import Absent
+from jitcap.guards.class_guard import ABSENT, Member
+from jitcap.guards.guard import Absent
 
 _PARTS: Final = (FunctionType, type, ModuleType, type(len))
 BUILTINS: Final = dict(vars(builtins))

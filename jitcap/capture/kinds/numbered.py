@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from eager.core.sym import SymNumber
+from jitcap.base.origin import Origin
 from jitcap.capture.kinds.base import Kind, Session, of
 from jitcap.capture.numbers import Outside
-from jitcap.capture.origin import Origin
 from jitcap.capture.replay import Maker
 
 MANY: Final = 8  # keys are compared with as many others

@@ -16,7 +16,10 @@ from types import FunctionType, MemberDescriptorType, ModuleType, SimpleNamespac
 from typing import Any, Final
 
 from eager.nn import Module
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.call_policy import is_native, is_native_class, is_python_class, is_slot, shown
+from jitcap.base.equality import base_of
+from jitcap.base.origin import Attribute, DictOf, Fixed, IsUnset, Origin, Slot, is_unset
 from jitcap.capture.kinds.base import (
     HANDLERS,
     MISSING,
@@ -41,12 +44,9 @@ from jitcap.capture.kinds.constants import OPAQUE, FixedKind
 from jitcap.capture.kinds.iterators import by_index
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.sequences import ContainerKind, ListShadow, guard_limit
-from jitcap.capture.native import is_native, is_native_class, is_python_class, is_slot, shown
-from jitcap.capture.origin import Attribute, DictOf, Fixed, IsUnset, Origin, Slot, is_unset
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import DROP, DROP_ITEM, ITEM, PUT, Effect, Maker
-from jitcap.equality import base_of
-from jitcap.guards import Equals, Is, Length, Same, TypeIs
+from jitcap.guards.guard import Equals, Is, Length, Same, TypeIs
 
 _VALUES: Final = (int, float, complex, str, bytes)
 _BASES: Final = (object, dict, list, set, collections.OrderedDict, SimpleNamespace)

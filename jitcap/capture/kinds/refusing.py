@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
 
 
 class Refusing:

@@ -15,6 +15,7 @@ import numpy as np
 from eager.core.tensor import Tensor
 from eager.utils.data import DataLoader
 from eager.utils.data.iterators import BatchIterator
+from jitcap.base.call_policy import HOST_MODULES, answers_for_itself, is_python_class
 from jitcap.capture.kinds import caches, counted  # noqa: F401 - they fill KINDS, as the others do
 from jitcap.capture.kinds.base import KINDS, RULES, Kind, kind_of_class
 from jitcap.capture.kinds.classes import ClassKind
@@ -24,7 +25,6 @@ from jitcap.capture.kinds.iterators import IteratorKind
 from jitcap.capture.kinds.lent import Lent
 from jitcap.capture.kinds.objects import NamespaceKind, ObjectKind
 from jitcap.capture.kinds.tensors import TensorKind
-from jitcap.capture.native import HOST_MODULES, answers_for_itself, is_python_class
 
 _BY_BASE: Final[tuple[tuple[Any, Kind], ...]] = (
     (Lent, OPAQUE),

@@ -11,7 +11,9 @@ from typing import Any, Final, cast
 
 from eager.core.sym import SymNumber
 from eager.device import Size
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.equality import comparable
+from jitcap.base.origin import Attribute, Computed, Item, ItemBy, Origin
 from jitcap.capture.kinds.base import (
     DEPTH,
     UNLOADED,
@@ -26,12 +28,10 @@ from jitcap.capture.kinds.base import (
 from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.kinds.numbered import MANY, Numbered, find, may_stand
 from jitcap.capture.kinds.refusing import refuse_identity
-from jitcap.capture.origin import Attribute, Computed, Item, ItemBy, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import EXTEND, ITEM, PUT, Effect, Maker
 from jitcap.capture.sizes import counted, growing
-from jitcap.equality import comparable
-from jitcap.guards import Equals, Length, TypeIs
+from jitcap.guards.guard import Equals, Length, TypeIs
 
 _ORDERED: Final = ("pop", "__iter__", "__repr__", "__reduce__", "__reduce_ex__")  # of a set
 _FEW = 32  # a run-time number is compared with each of as many elements of a set, and not hashed

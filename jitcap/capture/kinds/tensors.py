@@ -28,7 +28,9 @@ from eager.core.tensor import UNREAD, Tensor, wrap
 from eager.core.traced import Traced, TracedStorage
 from eager.device.array import DeviceArray
 from eager.sizes.aval import Aval, contiguous_strides
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.call_policy import is_native_class, shown
+from jitcap.base.origin import Attribute, Computed, DictOf, Item, ItemBy, Origin, Step
 from jitcap.capture.kinds.base import KINDS, MISSING, Args, Kwargs, Session, defines, of
 from jitcap.capture.kinds.classes import bind, class_raw, is_data
 from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
@@ -36,14 +38,12 @@ from jitcap.capture.kinds.counted import rows_of_data, sized_iterator
 from jitcap.capture.kinds.numbered import may_stand
 from jitcap.capture.kinds.text import Deferred, for_numpy, promise
 from jitcap.capture.kinds.views import load_view
-from jitcap.capture.native import is_native_class, shown
-from jitcap.capture.origin import Attribute, Computed, DictOf, Item, ItemBy, Origin, Step
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import ATTRIBUTE, USER_NAMES, Effect, Maker
 from jitcap.capture.sizes import out
-from jitcap.graph import INPUT
-from jitcap.guards import Absent, Equals, TypeIs
-from jitcap.tensor_guard import TensorLike, is_contiguous, is_writable, laid_out, spanned
+from jitcap.graph.graph import INPUT
+from jitcap.guards.guard import Absent, Equals, TypeIs
+from jitcap.guards.tensor_guard import TensorLike, is_contiguous, is_writable, laid_out, spanned
 
 TENSOR_FIELDS: Final = frozenset(
     {"_array", "_counts", "_storage", "_requires_grad", "_node", "_index", "_grad", "_view",

@@ -28,8 +28,8 @@ from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor, wrap
 from eager.core.traced import Traced, UnknownValue, fresh
 from eager.ops.conversion import to
+from jitcap.base.breaks import Break
 from jitcap.capture import numbers
-from jitcap.capture.breaks import Break
 from jitcap.capture.kinds.base import (
     DEPTH,
     MISSING,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from eager.core.tensor import Tensor, ViewOf, wrap
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.origin import Attribute, Origin
 from jitcap.capture.kinds.base import Session
-from jitcap.capture.origin import Attribute, Origin
 from jitcap.capture.outside import Shadow
 from jitcap.capture.replay import Effect, Maker
-from jitcap.tensor_guard import TensorLike, ViewOfBase
+from jitcap.guards.tensor_guard import TensorLike, ViewOfBase
 
 
 def require_entered(base: Any, origin: Origin) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from eager.core.tensor import Tensor
 from eager.ops.updates import is_written
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
 from jitcap.capture.kinds.base import Session, handles
 from jitcap.capture.kinds.tensors import TensorShadow
 

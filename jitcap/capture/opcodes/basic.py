@@ -12,9 +12,9 @@ from contextlib import suppress
 from types import CellType
 from typing import Any, Final
 
+from jitcap.base.call_policy import MAPPING, SEQUENCE
 from jitcap.capture.bytecode import INVENTED, SUPPORTED, VERSION, Instruction
 from jitcap.capture.interpret import NULL, Done, Frame, Interpreter, Opcode, OpcodeTable
-from jitcap.capture.native import MAPPING, SEQUENCE
 
 OPCODES: Final = OpcodeTable()
 _FIRST, _LAST = SUPPORTED[0], SUPPORTED[-1]

@@ -8,9 +8,9 @@ from itertools import islice
 from types import CellType, FunctionType
 from typing import Any
 
+from jitcap.base.call_policy import shown
 from jitcap.capture.bytecode import VERSION, Instruction
 from jitcap.capture.interpret import NULL, Frame, Interpreter, Opcode
-from jitcap.capture.native import shown
 from jitcap.capture.opcodes.basic import opcode
 
 

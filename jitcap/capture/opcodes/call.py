@@ -6,9 +6,9 @@ import builtins
 from types import BuiltinFunctionType, CellType
 from typing import Any, Final
 
+from jitcap.base.call_policy import shown
 from jitcap.capture.bytecode import VERSION, Instruction
 from jitcap.capture.interpret import NULL, Done, Frame, Generator, Interpreter
-from jitcap.capture.native import shown
 from jitcap.capture.opcodes.basic import opcode
 from jitcap.capture.opcodes.build import function_text
 

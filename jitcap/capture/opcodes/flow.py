@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from jitcap.capture.breaks import Break
+from jitcap.base.breaks import Break
+from jitcap.base.call_policy import shown
 from jitcap.capture.bytecode import VERSION, Instruction
 from jitcap.capture.interpret import NULL, Done, Frame, Interpreter, Opcode
-from jitcap.capture.native import shown
 from jitcap.capture.opcodes.basic import opcode
 
 # ---- jumps

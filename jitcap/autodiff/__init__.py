@@ -1,0 +1,1 @@
+"""Derivatives ahead of time: joint graphs, and the function that runs their halves."""

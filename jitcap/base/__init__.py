@@ -1,0 +1,1 @@
+"""The ground floor: origins, refusals, marks and records, which all others name."""

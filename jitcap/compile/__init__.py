@@ -1,0 +1,1 @@
+"""From a graph to an executable: the stages in order, and the graphs kept on disk."""

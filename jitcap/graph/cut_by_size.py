@@ -1,0 +1,324 @@
+"""Between passes and lowering, where data decide sizes: Graph -> pieces of it, and the run of them.
+
+What defines a size (`nonzero`, a number that is used as one) runs between two pieces: the one
+before computes its operands, the one behind has the size among its inputs, as any symbol. So a
+piece is an ordinary graph and takes the ordinary road. Work is put into the latest piece that it
+can be in: what lies before the last is what sizes depend on. All that is written is written by the
+last, when all sizes are known and what was expected of them has been seen to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from codegen import CheckFailed
+from eager.base.dataclass import dataclass
+from eager.core import on_device
+from eager.device import device, places, transfer
+from eager.device.array import DeviceArray
+from eager.sizes.aval import scalar_aval
+from eager.sizes.substitute import concrete, symbols_in
+from eager.sizes.symint import Symbol, SymInt, evaluate, of_atom
+from jitcap.graph.graph import (
+    BIND,
+    CHECK,
+    ITEM,
+    SIZE,
+    Arg,
+    Graph,
+    Node,
+    is_definer,
+    placeholder,
+    sizes_found,
+    symbol,
+    with_args,
+)
+
+Run = Callable[..., list[Any]]
+_NUMBER: Final = scalar_aval(0)
+AGAIN: Final = frozenset({"view"})  # kinds of ops that a later piece does again: they cost nothing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """A graph whose inputs are `takes` (values of the whole, or sizes as numbers) and whose outputs
+    are `gives`; and what it writes back: (input index, output index)."""
+
+    graph: Graph
+    takes: tuple[Node | SymInt, ...]
+    gives: tuple[Node, ...]
+    writes: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """`pieces` in order. Behind piece i run `definers[i]`, and `checks[i]` must hold. `results` are
+    the outputs of the whole that its caller gets: values from before the last piece, or numbers of
+    what that gives."""
+
+    inputs: tuple[Node, ...]
+    pieces: tuple[Piece, ...]
+    definers: tuple[tuple[Node, ...], ...]
+    checks: tuple[tuple[Node, ...], ...]
+    results: tuple[Node | int, ...]
+    handles: dict[Node, tuple[Node, ...]]  # of each definer: the values that it gives
+
+    @property
+    def callbacks(self) -> tuple[str, ...]:
+        """What NumPy computes between the pieces, for people."""
+        nodes = [n for each in self.definers for n in each if n.op is not BIND]
+        return tuple(f"{n.op.name} (at {n.where.place})" for n in nodes)
+
+
+def cut(graph: Graph, writes: Sequence[tuple[int, int]] = ()) -> Pieces:
+    """The pieces of a graph; `writes` pairs (input index, output index) of what is written back."""
+    ready, last = _levels(graph)
+    place = _places(graph, ready, last)
+    builders = [_Builder(graph, place, i) for i in range(last + 1)]
+    written = {o for _, o in writes}
+    plain = [i for i, o in enumerate(graph.outputs) if i not in written and o.op is not CHECK]
+    early = {
+        o
+        for o in (graph.outputs[i] for i in plain)
+        if graph.outputs.count(o) == 1 and _is_early(place, last, o)
+    }
+    ends = [i for i, o in enumerate(graph.outputs) if o not in early and not _is_of_sizes(o)]
+    at = {o: k for k, o in enumerate(ends)}
+    outputs = [builders[-1].get(graph.outputs[i]) for i in ends]
+    targets = [builders[-1].get(graph.inputs[i]) for i, _ in writes]
+    wanted = dict.fromkeys(early)
+    for n in filter(is_definer, graph.nodes):
+        wanted.update(dict.fromkeys(n.parents))
+    for b in builders:
+        wanted.update((v, None) for v in b.inputs if isinstance(v, Node))
+    pieces = []
+    for i, b in enumerate(builders[:-1]):
+        gives = tuple(v for v in wanted if place.get(v) == i)
+        pieces.append(b.piece([b.mapped[v] for v in gives], gives))
+    whole = builders[-1].piece(outputs, tuple(graph.outputs[i] for i in ends))
+    index = {n: i for i, n in enumerate(whole.graph.inputs)}
+    back = [(index[t], at[o]) for t, (_, o) in zip(targets, writes, strict=True)]
+    of_last = iter(range(len(plain)))  # what the last piece gives its caller, in order
+    results = [graph.outputs[i] if graph.outputs[i] in early else next(of_last) for i in plain]
+    checks = [o for o in dict.fromkeys(graph.outputs) if _is_of_sizes(o)]
+    return Pieces(
+        graph.inputs,
+        (*pieces, replace(whole, writes=tuple(back))),
+        tuple(_behind(filter(is_definer, graph.nodes), ready, i + 1) for i in range(last)),
+        tuple(_behind(checks, ready, i + 1) for i in range(last)),
+        tuple(results),
+        {n: _handles(graph, n) for n in graph.nodes if is_definer(n)},
+    )
+
+
+def _handles(graph: Graph, definer: Node) -> tuple[Node, ...]:
+    """Its values: itself, or an ITEM (or nothing that is read) for each of several."""
+    if len(definer.avals) == 1:
+        return (definer,)
+    found = {n.attrs["index"]: n for n in graph.nodes if n.op is ITEM and n.parents[0] is definer}
+    return tuple(found.get(i, definer) for i in range(len(definer.avals)))
+
+
+def _levels(graph: Graph) -> tuple[dict[Node, int], int]:
+    """The first piece that can have each value, and the number of the last."""
+    ready: dict[Node, int] = dict.fromkeys(graph.inputs, 0)
+    levels: dict[str, int] = {}  # of symbols
+    for n in graph.nodes:
+        level = max((ready[p] for p in n.parents), default=0)
+        if is_definer(n):
+            level += 1
+            for s in symbols_in((n.attrs["size"],)):
+                levels.setdefault(s.name, level)
+        used = symbols_in((n.attrs, *(a.shape for a in n.avals)))
+        ready[n] = max([level, *(levels.get(s.name, 0) for s in used)])
+    return ready, max(ready.values(), default=0)
+
+
+def _places(graph: Graph, ready: dict[Node, int], last: int) -> dict[Node, int]:
+    """The piece of each operation that a result depends on: the last one that is early enough for
+    all who read it."""
+    place = {o: last for o in graph.outputs if not _is_of_sizes(o)}
+    for n in reversed(graph.nodes):
+        if is_definer(n):
+            own = ready[n] - 1
+        elif n.op is SIZE or n not in place:
+            continue
+        else:
+            own = place[n]
+        for p in n.parents:
+            place[p] = min(place.get(p, last), own)
+    for n in graph.nodes:
+        if n.op is ITEM and n.parents[0] in place:
+            place[n] = place[n.parents[0]]
+        if _is_host(n) or n.op is SIZE:
+            place.pop(n, None)
+    for n in graph.inputs:
+        place.pop(n, None)
+    return place
+
+
+def _is_early(place: dict[Node, int], last: int, o: Node) -> bool:
+    """Whether a result is there before the last piece, in memory that is nobody else's."""
+    return not o.aval.weak and (_is_host(o) or place.get(o, last) < last)
+
+
+def _is_host(n: Node) -> bool:
+    """Whether it is computed between the pieces."""
+    return is_definer(n) or (n.op is ITEM and is_definer(n.parents[0]))
+
+
+def _is_of_sizes(n: Node) -> bool:
+    """Whether it is a check of sizes alone."""
+    return n.op is CHECK and not n.args
+
+
+def _behind(nodes: Iterable[Node], ready: dict[Node, int], level: int) -> tuple[Node, ...]:
+    return tuple(n for n in nodes if ready[n] == level)
+
+
+class _Builder:
+    """One piece: its nodes, in terms of its own inputs."""
+
+    def __init__(self, graph: Graph, place: dict[Node, int], number: int) -> None:
+        self.whole = graph
+        self.number = number
+        self.place = place
+        self.inputs: dict[Node | SymInt, Node] = {}  # by what they stand for
+        self.nodes: list[Node] = []
+        self.mapped: dict[Node, Node] = {}
+        for n in graph.nodes:
+            if place.get(n) == number:
+                self._add(n)
+
+    def _add(self, n: Node) -> Node:
+        args: tuple[Arg, ...] = tuple(self.get(a) if isinstance(a, Node) else a for a in n.args)
+        made = self.mapped[n] = with_args(n, args)
+        self.nodes.append(made)
+        return made
+
+    def get(self, value: Node) -> Node:
+        """A value of the whole in this piece."""
+        found = self.mapped.get(value)
+        if found is not None:
+            return found
+        if value.op.kind in AGAIN and value in self.place:
+            return self._add(value)
+        if value.op is SIZE:
+            return self._size(value.attrs["size"])
+        name = f"v{len(self.inputs)}"
+        made = value if value in self.whole.inputs else placeholder(name, value.aval)
+        self.inputs[value] = self.mapped[value] = made
+        return made
+
+    def _size(self, size: SymInt) -> Node:
+        """A size as a number."""
+        found = self.inputs.get(size)
+        if found is None:
+            ((monomial, c), *more) = size.terms
+            lone = not more and c == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol)
+            made = symbol(size) if lone else placeholder(f"v{len(self.inputs)}", _NUMBER)
+            found = self.inputs[size] = made
+        return found
+
+    def piece(self, outputs: Sequence[Node], gives: tuple[Node, ...]) -> Piece:
+        """What was built, with the symbols that occur among the inputs."""
+        values = (*self.inputs.values(), *self.nodes)
+        used = symbols_in((n.attrs, *(a.shape for a in n.avals)) for n in values)
+        given = {n.attrs["symbol"]: n for n in self.whole.inputs if "symbol" in n.attrs}
+        for s in sorted(used, key=lambda s: s.name):
+            if s.name in given:
+                self.get(given[s.name])
+            else:
+                self._size(of_atom(s))
+        graph = Graph(
+            tuple(self.inputs.values()),
+            tuple(self.nodes),
+            tuple(outputs),
+            f"{self.whole.name}_{self.number}" if self.number else self.whole.name,
+        )
+        return Piece(graph, tuple(self.inputs), gives)
+
+
+# ---------------------------------------------------------------------------------- the run
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Runs compiled pieces one after the other, and between them what defines sizes. Arrays and
+    numbers in, as the graph has its inputs, and the results out."""
+
+    pieces: Pieces
+    runs: tuple[Run | None, ...]  # None: of a piece without operations that gives nothing
+    on_device: bool = False  # some of them
+
+    def __call__(self, inputs: list[Any], replaced: Sequence[Any] = ()) -> list[Any]:
+        """`replaced`: tensors of a device whose gradient is replaced by a result. Raises
+        CheckFailed before an input is written."""
+        pieces = self.pieces
+        env: dict[Node, Any] = dict(zip(pieces.inputs, inputs, strict=True))
+        sizes = {n.attrs["symbol"]: int(env[n]) for n in pieces.inputs if "symbol" in n.attrs}
+        found: list[Any] = []
+        for i, (piece, run) in enumerate(zip(pieces.pieces, self.runs, strict=True)):
+            if i:
+                for v, value in zip(pieces.pieces[i - 1].gives, found, strict=True):
+                    env[v] = (
+                        value.item() if isinstance(value, np.ndarray) and v.aval.weak else value
+                    )
+                self._define(i - 1, env, sizes)
+            found = []
+            if run is not None:
+                given = (
+                    evaluate(x, sizes) if isinstance(x, SymInt) else env[x] for x in piece.takes
+                )
+                last = bool(replaced) and i == len(self.runs) - 1
+                found = run([*given], replaced) if last else run([*given])
+        return [env[o] if isinstance(o, Node) else found[o] for o in pieces.results]
+
+    def _define(self, i: int, env: dict[Node, Any], sizes: dict[str, int]) -> None:
+        """The sizes that are known behind piece `i`, and what they must be."""
+        if self.on_device:
+            _settle()
+        with np.errstate(all="ignore"):
+            for n in self.pieces.definers[i]:
+                values = _defined(n, [env[a] if isinstance(a, Node) else a for a in n.args], sizes)
+                sizes |= sizes_found(n, values)
+                env |= zip(self.pieces.handles[n], values, strict=True)
+        for n in self.pieces.checks[i]:
+            try:
+                n.op.compute((), concrete(n.attrs, sizes), n.avals)
+            except CheckFailed as error:
+                raise CheckFailed(str(error), n.where.place) from error
+
+
+def _settle() -> None:
+    """Raise IndexError for an index out of bounds on a device, perhaps in an earlier call: what
+    such a run computed is no size."""
+    try:
+        for pool in places.opened():
+            pool.checks.settle()
+    except CheckFailed as error:  # not one of this call, which would then run as plain Python
+        raise IndexError(str(error)) from error
+
+
+def _defined(n: Node, arrays: Sequence[Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
+    """The values of what defines a size, by NumPy, where its operands live."""
+    place = n.avals[0].device
+    given = tuple(transfer.download(x) if type(x) is DeviceArray else x for x in arrays)
+    try:
+        found = n.op.compute(given, concrete(n.attrs, sizes), n.avals)
+    except Exception as error:
+        raise CheckFailed(f"{n.op.name} raised {error!r}", n.where.place) from error
+    if n.op is BIND:
+        (symbol,) = symbols_in((n.attrs["size"],))
+        if found[0] < symbol.lo:
+            raise CheckFailed(f"a size of {found[0]}", n.where.place)
+        return found
+    values = map(np.ascontiguousarray, found)
+    if place == "cpu":
+        return tuple(values)
+    on_device.note_host_run(n.op.name, "the size of the result depends on the values")
+    return tuple(transfer.upload(x, device(place)) for x in values)

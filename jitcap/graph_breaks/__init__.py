@@ -1,0 +1,1 @@
+"""Where capture ends early: the program goes on in pieces, each compiled."""

@@ -1,0 +1,118 @@
+"""Capture of a part of a function: from one instruction of a live frame to another. -> Captured.
+
+A function that cannot be captured as a whole is cut at the instructions that cannot. A segment
+starts at a program counter with the frame's locals and value stack as its inputs, and ends with a
+return, or stops in front of an instruction with the locals and stack as its outputs.
+"""
+
+from __future__ import annotations
+
+from types import CellType, FunctionType
+from typing import Any
+
+from eager.base.dataclass import dataclass
+from jitcap.base.breaks import Break, Place
+from jitcap.base.origin import Origin
+from jitcap.capture.capture import finish, tracing, with_aliases
+from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
+from jitcap.capture.result import Captured
+from jitcap.capture.session import Session
+
+RETURNED, STOPPED = 0, 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Local(Origin):
+    """A local variable of the live frame."""
+
+    reads, shows = "args[0][{o.name!r}]", "{o.name}"
+    in_frame = True
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slot(Origin):
+    """A place on the live frame's value stack (`where` 1) or exception stack (`where` 2)."""
+
+    reads, shows = "args[{o.where}][{o.index}]", "a value of the expression ({o.index})"
+    in_frame = True
+    where: int
+    index: int
+
+
+def point_of(frame: Frame) -> tuple[Any, ...]:
+    """What versions of a segment have in common: the place, and which slots are filled."""
+    holes = tuple(i for i, v in enumerate(frame.stack) if v is NULL)
+    cells = tuple(n for n, v in frame.fast.items() if type(v) is CellType)
+    return frame.pc, tuple(frame.fast), cells, len(frame.stack), holes, len(frame.handled)
+
+
+def live(frame: Frame) -> tuple[Any, ...]:
+    """The arguments with which a segment's entry is called."""
+    return frame.fast, frame.stack, frame.handled
+
+
+def capture_segment(
+    frame: Frame,
+    limit: int | None,
+    dynamic: frozenset[str],
+    unsafe: frozenset[str] = frozenset(),
+) -> tuple[Captured, int]:
+    """Capture from where `frame` is, at most `limit` of its instructions; it is not changed.
+
+    The entry gives (RETURNED, value) or (STOPPED, pc, locals, stack, exceptions). When it cannot be
+    captured that far the Break has `done`: how many instructions can be.
+    """
+    if frame.code.co_flags & (CO_GENERATOR | CO_ASYNC):
+        raise Break("generator", f"{frame.code.co_qualname} is a generator")
+
+    def attempt(shared: frozenset[Any]) -> tuple[Captured, int]:
+        if limit is not None:  # instructions are counted, and a branch has two ways
+            shared |= {(frame.code, None)}
+        with tracing(Session(frame.code.co_qualname, unsafe), dynamic, shared) as session:
+            return _attempt(session, frame, limit)
+
+    return with_aliases(attempt)
+
+
+def _attempt(session: Session, frame: Frame, limit: int | None) -> tuple[Captured, int]:
+    twin = _twin(session, frame)
+    try:
+        done = session.vm.run(twin, limit)
+    except BaseException as error:
+        error.__jitcap_done__ = twin.count  # type: ignore[attr-defined]
+        if frame.code in session.ties.branched and isinstance(error, Exception):
+            what = "this part ends behind a branch that is in the graph"
+            raise Break.aliased(what, frozenset({(frame.code, None)})) from error
+        raise
+    value = _value(twin, done)
+    if done is not None:
+        twin.fast, twin.stack = {}, []  # as if the frame were gone
+    try:
+        captured = finish(session, value, (3, ()))
+    except BaseException as error:
+        error.__jitcap_done__ = -1  # type: ignore[attr-defined]
+        raise
+    captured.limit = limit
+    return captured, twin.count
+
+
+def _twin(session: Session, frame: Frame) -> Frame:
+    """The frame of the capture: the same place, every live value loaded."""
+    twin = Frame(frame.code, frame.globals, frame.function)
+    if isinstance(frame.function, FunctionType):
+        session.outside.fixed[id(frame.function)] = frame.function
+    load = session.outside.load
+    code, line = frame.code, frame.instruction.line
+    session.entry = Place(code.co_filename, line, function=code.co_qualname)
+    twin.pc = frame.pc
+    twin.fast = {name: load(v, Local(name)) for name, v in frame.fast.items()}
+    twin.stack = [v if v is NULL else load(v, Slot(1, i)) for i, v in enumerate(frame.stack)]
+    twin.handled = [None if v is None else load(v, Slot(2, i)) for i, v in enumerate(frame.handled)]
+    return twin
+
+
+def _value(twin: Frame, done: Done | None) -> tuple[Any, ...]:
+    if done is not None:
+        return (RETURNED, done.value)
+    return (STOPPED, twin.pc, twin.fast, twin.stack, twin.handled)

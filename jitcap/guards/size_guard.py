@@ -1,0 +1,90 @@
+"""Beside the guards: what an entry assumes and computes of sizes. places, tests -> one comparison.
+
+The sizes and strides of the tensors whose sizes are symbols, and the ints that are symbols, decide
+many guards, the numbers of the graph, and more: all that is one block of the entry (`SizeBlock`).
+Most calls have the sizes of the last one. Then the block is one comparison, and what it computed is
+taken from there (`LastSizes`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from jitcap.base.origin import Computed, Origin, Variable
+from jitcap.base.walks import after_parents
+
+BLOCK: Final = "# sizes"  # the line of an entry where the block goes
+_VARIABLE: Final = re.compile(r"\bv\d+\b", re.ASCII)
+
+
+class LastSizes:
+    """What the block of an entry was last run for, and what it computed: one pair, which is
+    replaced as a whole, since other threads read it."""
+
+    __slots__ = ("last",)
+
+    def __init__(self) -> None:
+        self.last: tuple[Any, tuple[Any, ...]] = (None, ())
+
+
+class SizeBlock:
+    """The part of an entry that nothing but sizes decides.
+
+    `tensors` are places of tensors whose own type and element type are tested before it, `ints` of
+    what is found to be an int before it."""
+
+    def __init__(self, tensors: Iterable[Origin], ints: Iterable[Origin]) -> None:
+        self.tensors, self.ints = [*tensors], [*ints]
+        self.state = ""  # the name of its `LastSizes`; "" until its place in the entry is known
+        self.key: list[str] = []  # what is compared
+        self.lines: list[str] = []  # what is done for other sizes
+        self.tests: set[str] = set()  # those among them
+        self._tensors = {id(o) for o in self.tensors}
+        # Of each place: whether sizes decide what is there, and whether the block must come before
+        # it is read.
+        self._known: dict[int, tuple[bool, bool]] = {id(o): (True, False) for o in self.ints}
+        self._keep: list[Origin] = []
+
+    def begin(self, state: str, variable: Variable) -> None:
+        """Here is its place: what it compares was read."""
+        self.state = state
+        for tensor in map(variable, self.tensors):
+            self.key += [f"{tensor}._array.shape", f"{tensor}._array.strides"]
+        self.key += map(variable, self.ints)
+
+    def decides(self, places: Iterable[Origin]) -> bool:
+        """Whether what is at these places follows from the sizes."""
+        return all(self._look(origin)[0] for origin in places)
+
+    def precedes(self, places: Iterable[Origin]) -> bool:
+        """Whether it must come before one of these places is read."""
+        return any(self._look(origin)[1] for origin in places)
+
+    def computes(self, origin: Origin) -> bool:
+        """Whether what is at a place is computed in it."""
+        return self._look(origin) == (True, True)
+
+    def _look(self, origin: Origin) -> tuple[bool, bool]:
+        for top in after_parents(origin, lambda o: o.parents(), lambda o: id(o) in self._known):
+            parents = top.parents()
+            above = [self._known[id(p)] for p in parents]
+            decided = isinstance(top, Computed) and above != [] and all(d for d, _ in above)
+            decided = decided or (top.is_size and id(parents[0]) in self._tensors)
+            self._known[id(top)] = decided, decided or any(after for _, after in above)
+            self._keep.append(top)
+        return self._known[id(origin)]
+
+    def text(self, rest: Iterable[str]) -> str:
+        """The block, with the values for the `rest` of the entry."""
+        used = set(_VARIABLE.findall("\n".join(rest)))
+        made = [line.partition(" = ")[0] for line in self.lines]
+        return block(self.state, self.key, self.lines, [name for name in made if name in used])
+
+
+def block(state: str, key: Iterable[str], lines: Iterable[str], values: Iterable[str]) -> str:
+    """Source of a block: `values` are those of the last sizes, or else made by `lines`."""
+    places, row = (f"({''.join(f'{part}, ' for part in parts)})" for parts in (key, values))
+    compared = f"if (s := {places}) == (z := {state}.last)[0]: {row} = z[1]"
+    return "\n".join([compared, "else:", *map("  {}".format, lines), f"  {state}.last = s, {row}"])

@@ -1,0 +1,550 @@
+"""Kept versions: the objects that generated code and guards name, as JSON. value <-> JSON.
+
+JSON's own values stand for themselves, everything else is a list that begins with a tag. Reading
+makes numbers, containers, arrays and the records of `_families`, each field checked against its
+annotation. Functions, classes and modules are looked up by name (`names`); those of the program
+must be made of the same text. An object of the program that has no name is found at its place by
+the version itself (`Names.found`). Everything else refuses: a copy of it would not be it.
+"""
+
+from __future__ import annotations
+
+import base64
+import collections
+import enum
+import functools
+import math
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, Final
+
+import numpy as np
+
+from eager import random
+from eager.base import dtype as dt
+from eager.base import lazy_imports
+from eager.base.dtype import DType
+from eager.core import attributes, tape
+from eager.core.op import REGISTRY, Op
+from eager.core.stand_in import Asked
+from eager.device import Size, device, places
+from eager.device import default as default_device
+from eager.sizes.aval import Aval
+from eager.sizes.symint import SymInt
+from jitcap.autodiff.double_backward import Call, Tape, Value
+from jitcap.autodiff.joint import Joint, Segment
+from jitcap.base.call_policy import is_library_module
+from jitcap.base.origin import Origin
+from jitcap.compile.graph_cache import DTYPES
+from jitcap.graph import graph as ir
+from jitcap.graph.graph import Graph, GraphOp, Node
+from jitcap.graph.symbols import Sizes
+from jitcap.guards.class_guard import ABSENT, Classes
+from jitcap.guards.guard import Guard
+from jitcap.guards.size_guard import LastSizes
+from jitcap.guards.tensor_guard import Seen
+from jitcap.store.allowlist import (
+    MEMBERS,
+    Unreadable,
+    is_library_name,
+    is_open,
+    library_place,
+    look_up,
+    may_name,
+    module_of,
+    text_of_home,
+)
+from jitcap.store.fingerprint import Unkept, fingerprint
+
+_OWN: Final = {
+    "sys.modules": sys.modules,
+    "mode": tape.mode,
+    "default dtype": dt._default,
+    "default device": default_device,
+    "default generator": random.default_generator,
+    "sys.exception": sys.exception,
+    "absent": ABSENT,
+}
+_OWN_NAMES: Final = {id(value): name for name, value in _OWN.items()}
+_INT_BITS: Final = 10_000  # beyond, Python does not read the digits
+_PLAIN: Final = (type(None), bool, int, float, str)
+_AS_THEY_ARE: Final = frozenset({type(None), bool, float, str})
+_CONTAINERS: Final[dict[type, str]] = {
+    list: "list", tuple: "tuple", set: "set", frozenset: "frozenset", Size: "Size",
+}  # fmt: skip
+_MAKE: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {n: t for t, n in _CONTAINERS.items()}
+
+
+@functools.cache
+def _families() -> dict[str, type]:
+    """The records: guards, origins, and what they are made of."""
+    found: dict[str, type] = {
+        c.__name__: c for c in (Asked, Aval, Joint, Segment, Tape, Call, Value, ir.Where)
+    }
+    stack: list[type] = [Guard, Origin]
+    while stack:
+        cls = stack.pop()
+        stack += cls.__subclasses__()
+        if cls.__module__.startswith("jitcap."):  # a slotted class lives beside its first draft
+            own = vars(sys.modules[cls.__module__])[cls.__qualname__]
+            found[f"{cls.__module__}.{cls.__qualname__}"] = own
+    return found
+
+
+@functools.cache
+def _written_as() -> dict[type, tuple[str, tuple[str, ...]]]:
+    """The name of each record, and those of its fields."""
+    return {cls: (name, _fields(cls)) for name, cls in _families().items()}
+
+
+# ---- to disk
+
+
+class Writer:
+    """Values to JSON, those of one file: what is one object is written once. `known`: id -> name of
+    the objects that the reader is given."""
+
+    def __init__(self, known: Mapping[int, str], codes: set[CodeType]) -> None:
+        self.known = known
+        self._codes = codes  # takes those whose text is compared
+        self._written: dict[int, int] = {}
+        self._keep: list[Any] = []
+        self._families = _written_as()
+
+    def write(self, value: Any) -> Any:
+        """JSON of `value`. Raises Unkept."""
+        kind = type(value)
+        if kind in _PLAIN:
+            if kind is int and value.bit_length() > _INT_BITS:
+                raise Unkept("a very large int")
+            return value
+        name = self.known.get(id(value))
+        if name is not None:
+            return ["known", name]
+        number = self._written.get(id(value))
+        if number is not None:
+            return ["again", number]
+        family = self._families.get(kind)
+        try:
+            if family is not None:
+                written: list[Any] = ["record", family[0]]
+                for field in family[1]:
+                    x = getattr(value, field)
+                    written.append(x if type(x) in _AS_THEY_ARE else self.write(x))
+            else:
+                written = [*self._parts(value, kind)]
+        except RecursionError:
+            raise Unkept("what is nested too deeply") from None
+        self._written[id(value)] = len(self._written)
+        self._keep.append(value)
+        return written
+
+    def _parts(self, value: Any, kind: type) -> Iterator[Any]:
+        if id(value) in _OWN_NAMES:
+            return iter(("own", _OWN_NAMES[id(value)]))
+        if kind in _CONTAINERS:
+            items = sorted(value, key=repr) if kind in (set, frozenset) else value
+            return iter((_CONTAINERS[kind], *map(self.write, items)))
+        write = _write_sizes if isinstance(value, Sizes) else _WRITE.get(kind)
+        if write is not None:
+            return iter(write(self, value))
+        return iter(self._by_name(value, kind))
+
+    def _by_name(self, value: Any, kind: type) -> tuple[Any, ...]:
+        if isinstance(value, Op):
+            return ("graph op" if isinstance(value, GraphOp) else "op", _op_name(value))
+        if isinstance(value, enum.Enum):
+            return ("member", self.write(kind), value.name)
+        if isinstance(value, np.generic):
+            return ("scalar", *_array_parts(np.asarray(value)))
+        if issubclass(kind, np.dtype):
+            name = str(value)
+            if DTYPES.get(name) is not value:
+                raise Unkept(f"the dtype {name}")
+            return ("dtype", name)
+        if is_library_name(value):
+            return ("library", *library_place(value), text_of_home(value))
+        if not isinstance(value, FunctionType | type):
+            raise Unkept(f"a {kind.__module__}.{kind.__qualname__}")
+        place = value.__module__, value.__qualname__
+        if look_up(*place) is not value or is_library_module(place[0]):
+            raise Unkept(f"{value.__qualname__}, which no module holds")
+        return ("program", *place, fingerprint(value, self._codes))
+
+
+def _write_dict(writer: Writer, value: dict[Any, Any]) -> tuple[Any, ...]:
+    module = module_of(value)
+    if module:
+        return ("vars", module)
+    pairs = ([writer.write(k), writer.write(v)] for k, v in value.items())
+    return ("dict", *pairs)
+
+
+def _write_module(writer: Writer, value: ModuleType) -> tuple[Any, ...]:
+    name = value.__name__
+    if sys.modules.get(name) is not value or not may_name(name):
+        raise Unkept(f"the module {name}")
+    return ("module", name)
+
+
+def _write_seen(writer: Writer, value: Seen) -> tuple[Any, ...]:
+    if value.arrays.count(None) != len(value.arrays):
+        raise Unkept("arrays that were seen")
+    each = {layout: i for i, layout in enumerate(dict.fromkeys(value.layouts))}
+    layouts = [[shape, str(dtype), *rest] for shape, dtype, *rest in each]
+    return ("seen", writer.write(value.arrays), layouts, [each[row] for row in value.layouts])
+
+
+def _write_graph(writer: Writer, graph: Graph) -> tuple[Any, ...]:
+    """What a graph computes, without nesting: as rows, with arguments by number (a deep one would
+    not fit the stack)."""
+    nodes = [*graph.everything()]  # all of them: checks have no readers, and a tape has positions
+    number = {n: i for i, n in enumerate(nodes)}
+    rows = [
+        [
+            writer.write(n.op),
+            [["node", number[a]] if isinstance(a, Node) else writer.write(a) for a in n.args],
+            writer.write(dict(n.attrs)), [writer.write(a) for a in n.avals], [*n.where],
+        ]
+        for n in nodes
+    ]  # fmt: skip
+    return ("graph", graph.name, len(graph.inputs), rows, [number[o] for o in graph.outputs])
+
+
+def _write_sizes(writer: Writer, scope: Sizes) -> tuple[Any, ...]:
+    """The symbols of sizes that data decide, and what is known of them, as it was learnt."""
+    symbols = scope.symbols.values()
+    if scope.answers or not all(s.of_data for s in symbols):
+        raise Unkept("sizes that are read at each call")
+    known = ([r, attributes.encode(SymInt(t)), yes] for (r, t), yes in scope.assumed.items())
+    return ("sizes", [[s.name, s.hint, s.lo, s.hi] for s in symbols], [*known])
+
+
+def _array_parts(array: np.ndarray) -> tuple[Any, ...]:
+    """Type, shape, order of the axes in memory, bytes."""
+    if array.dtype.name not in DTYPES or type(array) is not np.ndarray:
+        raise Unkept(f"a {type(array).__qualname__} of {array.dtype}")
+    order = [*range(array.ndim)]
+    if not array.flags.c_contiguous:
+        order.sort(key=lambda axis: -array.strides[axis])
+    straight = array.transpose(order)
+    if not straight.flags.c_contiguous:
+        raise Unkept("an array with gaps")
+    data = base64.b64encode(straight.tobytes()).decode()
+    return array.dtype.name, [*straight.shape], order, data
+
+
+def _write_generator(writer: Writer, value: random.Generator) -> tuple[Any, ...]:
+    """The default one of a device; any other is the program's."""
+    name = str(value.device)
+    if random.default_generators.get(name) is not value:
+        raise Unkept("a Generator")
+    return "generator", name
+
+
+_WRITE: Final[dict[type, Callable[[Writer, Any], tuple[Any, ...]]]] = {
+    dict: _write_dict,
+    bytes: lambda w, v: ("bytes", v.decode("latin-1")),
+    complex: lambda w, v: ("complex", v.real, v.imag),
+    type(...): lambda w, v: ("...",),
+    range: lambda w, v: ("range", v.start, v.stop, v.step),
+    slice: lambda w, v: ("slice", w.write(v.start), w.write(v.stop), w.write(v.step)),
+    re.Pattern: lambda w, v: ("pattern", w.write(v.pattern), v.flags),
+    DType: lambda w, v: ("DType", v.name),
+    device: lambda w, v: ("device", v.type, v.index),
+    np.ndarray: lambda w, v: ("array", *_array_parts(v)),
+    ModuleType: _write_module,
+    Seen: _write_seen,
+    Classes: lambda w, v: ("classes",),
+    LastSizes: lambda w, v: ("last sizes",),
+    Graph: _write_graph,
+    random.Generator: _write_generator,
+    SymInt: lambda w, v: ("size", w.write(v.scope), attributes.encode(v)),
+}
+
+
+def has_copies(value: Any) -> bool:
+    """Whether reading makes another object of `value`, equal to it."""
+    if type(value) is dict:
+        return id(value) not in _OWN_NAMES and not module_of(value)
+    return type(value) in (list, tuple, set, bytearray, collections.deque, np.ndarray, slice)
+
+
+def _op_name(op: Op) -> str:
+    known = ir.GRAPH_OPS if isinstance(op, GraphOp) else REGISTRY
+    if known.get(op.name) is not op:
+        raise Unkept(f"the op {op.name}")
+    return op.name
+
+
+# ---- from disk
+
+_FAULTS: Final = (
+    TypeError, ValueError, LookupError, AttributeError, RecursionError, OverflowError, MemoryError,
+    Unkept,
+)  # fmt: skip
+
+
+class Reader:
+    """What a `Writer` wrote. `known`: the objects that it was told of, by name."""
+
+    def __init__(self, known: Mapping[str, Any]) -> None:
+        self.known = known
+        self._values: list[Any] = []
+
+    def read(self, data: Any) -> Any:
+        """The value that `data` describes. Raises Unreadable if it describes none."""
+        try:
+            return self._read(data)
+        except _FAULTS as error:
+            raise Unreadable(f"{type(error).__name__}: {error}") from error
+
+    def _read(self, data: Any) -> Any:
+        if type(data) in _PLAIN:
+            return data
+        if type(data) is not list or type(data[0]) is not str:
+            raise Unreadable("no record")
+        tag, *parts = data
+        if tag == "known":
+            return self.known[_only(str, *parts)]
+        if tag == "again":
+            return self._values[_index(*parts)]
+        if tag in _MAKE:
+            items = [self._read(part) for part in parts]
+            value = _MAKE[tag](map(_key, items) if tag in ("set", "frozenset") else items)
+        else:
+            value = _READ[tag](self, *parts)
+        self._values.append(value)
+        return value
+
+
+def _only(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise Unreadable(f"no {kind.__name__}")
+    return value
+
+
+def _index(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise Unreadable("no index")
+    return value
+
+
+def _key(value: Any) -> Any:
+    """`value`, as a key: hashing it runs nothing."""
+    if type(value) in (tuple, frozenset):
+        for part in value:
+            _key(part)
+    elif type(value) not in (*_PLAIN, bytes, complex, DType):
+        raise Unreadable("no key")
+    return value
+
+
+def _read_dict(reader: Reader, *pairs: Any) -> dict[Any, Any]:
+    return {_key(reader._read(k)): reader._read(v) for k, v in pairs}
+
+
+def _read_array(reader: Reader, name: str, shape: list[Any], order: list[Any], text: str) -> Any:
+    data = bytearray(base64.b64decode(_only(str, text), validate=True))
+    sizes = [*map(_index, shape)]
+    kind = DTYPES[name]
+    if math.prod(sizes) * kind.itemsize != len(data) or sorted(order) != [*range(len(sizes))]:
+        raise Unreadable("no array")
+    return np.frombuffer(data, kind).reshape(sizes).transpose(np.argsort(order))
+
+
+def _read_record(reader: Reader, name: str, *parts: Any) -> Any:
+    cls = _families()[name]
+    values = [reader._read(part) for part in parts]
+    hints = _hints(cls)
+    if len(values) != len(hints) or not all(map(_fits, values, hints)):
+        raise Unreadable(f"no {name}")
+    return cls(*values)
+
+
+@functools.cache
+def _fields(cls: type) -> tuple[str, ...]:
+    """The names of a record's fields, in order."""
+    return tuple(getattr(cls, "_fields", ())) or tuple(f.name for f in fields(cls))
+
+
+@functools.cache
+def _hints(cls: type) -> tuple[Any, ...]:
+    hints = typing.get_type_hints(cls)
+    return tuple(hints[name] for name in _fields(cls))
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of an annotation's type."""
+    if hint is Any:
+        return True
+    whole, parts = typing.get_origin(hint), typing.get_args(hint)
+    if whole is types.UnionType or whole is typing.Union:
+        return any(_fits(value, part) for part in parts)
+    if whole is tuple and parts[-1:] == (...,):
+        return type(value) is tuple and all(_fits(v, parts[0]) for v in value)
+    if whole is tuple:
+        fits = type(value) is tuple and len(value) == len(parts)
+        return fits and all(map(_fits, value, parts))
+    if whole is frozenset:
+        return type(value) is frozenset and all(_fits(v, parts[0]) for v in value)
+    if whole is dict:
+        pairs = value.items() if type(value) is dict else ()
+        return type(value) is dict and all(all(map(_fits, pair, parts)) for pair in pairs)
+    if type(value) is bool or hint is bool:
+        return type(value) is hint
+    if type(value) is SymInt:
+        return hint is int
+    return issubclass(type(value), whole or hint)
+
+
+# NumPy's for arrays of the host, eager's for those on a device.
+_LAYOUT_DTYPES: Final = DTYPES | {str(d): d for d in dt.ALL}
+
+
+def _read_seen(reader: Reader, arrays: Any, rows: list[Any], numbers: list[Any]) -> Seen:
+    layouts = []
+    for shape, name, strides, *flags in rows:
+        if any(type(n) is not int for n in (*shape, *strides)):
+            raise Unreadable("no layout")
+        dtype = _LAYOUT_DTYPES[name]
+        contiguous, normal = (_only(bool, flag) for flag in flags)
+        layouts.append((tuple(shape), dtype, tuple(strides), contiguous, normal))
+    seen = Seen()
+    seen.arrays = _only(list, reader._read(arrays))
+    seen.layouts = [layouts[_index(number)] for number in numbers]
+    if seen.arrays != [None] * len(seen.layouts):
+        raise Unreadable("no arrays seen")
+    return seen
+
+
+def _read_member(reader: Reader, cls: Any, name: str) -> Any:
+    kind = reader._read(cls)
+    if not issubclass(type(kind), enum.EnumMeta):
+        raise Unreadable("no enumeration")
+    return MEMBERS.__get__(kind)["_member_map_"][_only(str, name)]
+
+
+def _read_pattern(reader: Reader, text: Any, flags: int) -> re.Pattern[Any]:
+    if flags & re.DEBUG:  # it prints
+        raise Unreadable("no pattern")
+    try:
+        return re.compile(reader._read(text), flags)
+    except re.error as error:
+        raise Unreadable(str(error)) from error
+
+
+def _read_program(reader: Reader, module: str, name: str, text: str) -> Any:
+    found = None if is_library_module(module) else look_up(module, name)
+    if found is None or fingerprint(found) != text:
+        raise Unreadable(f"{module}.{name} is another text")
+    return found
+
+
+def _read_library(reader: Reader, module: str, name: str, text: str = "") -> Any:
+    found = look_up(module, name)
+    if found is None or not is_open(module, name, found):
+        raise Unreadable(f"{module}.{name} is not kept by name")
+    if library_place(found) != (module, name) or text_of_home(found) != text:
+        raise Unreadable(f"{module}.{name} was replaced")
+    return found
+
+
+def _read_module(reader: Reader, name: str) -> ModuleType:
+    lazy_imports.ensure(name)
+    module = sys.modules[name] if may_name(name) else None
+    if type(module) is not ModuleType:
+        raise Unreadable(f"the module {name}")
+    return module
+
+
+def _read_device(reader: Reader, kind: str, index: int | None) -> device:
+    return device(_only(str, kind), None if index is None else _index(index))
+
+
+def _read_graph(
+    reader: Reader, name: str, inputs: int, rows: list[Any], outputs: list[Any]
+) -> Graph:
+    nodes: list[Node] = []
+    for op, args, attrs, avals, where in rows:
+        record = reader._read(op)
+        given = tuple(
+            nodes[_index(a[1])] if type(a) is list and a[0] == "node" else reader._read(a)
+            for a in args
+        )
+        fields = _only(dict, reader._read(attrs))
+        types = tuple(reader._read(a) for a in avals)
+        place = ir.Where(*where)
+        fit = isinstance(record, Op) and all(type(a) is Aval for a in types)
+        if not fit or not all(map(_fits, place, (str, int, str))):
+            raise Unreadable("no node")
+        nodes.append(Node(record, given, fields, types, place))
+    count = _index(inputs)
+    if any((n.op is ir.INPUT) != (i < count) for i, n in enumerate(nodes)):
+        raise Unreadable("no graph")
+    ends = tuple(nodes[_index(i)] for i in outputs)
+    return Graph(tuple(nodes[:count]), tuple(nodes[count:]), ends, _only(str, name))
+
+
+def _read_sizes(reader: Reader, symbols: list[Any], known: list[Any]) -> Sizes:
+    scope = Sizes()
+    for name, hint, lo, hi in symbols:
+        if not all(type(n) is int or n in (-math.inf, math.inf) for n in (hint, lo, hi)):
+            raise Unreadable("no symbol")
+        scope.symbol(_only(str, name), _only(int, hint), lo, hi, of_data=True)
+    for relation, data, yes in known:
+        size = attributes.decode_size(data, scope.symbols)
+        if relation not in ("==", ">=") or type(size) is int:
+            raise Unreadable("nothing that is known of sizes")
+        scope.know(relation, size, _only(bool, yes))
+    return scope
+
+
+def _read_generator(reader: Reader, kind: Any) -> random.Generator:
+    if kind != "cpu" and kind not in (f"cuda:{i}" for i in range(places.count())):
+        raise Unreadable("no device with a generator")
+    return random.generator_of(kind)
+
+
+def _read_size(reader: Reader, scope: Any, data: Any) -> Any:
+    sizes = reader._read(scope)
+    if type(sizes) is not Sizes:
+        raise Unreadable("no sizes")
+    return attributes.decode_size(data, sizes.symbols)
+
+
+_READ: Final[dict[str, Callable[..., Any]]] = {
+    "own": lambda r, name: _OWN[name],
+    "dict": _read_dict,
+    "vars": lambda r, name: vars(_read_module(r, name)),
+    "module": _read_module,
+    "bytes": lambda r, text: _only(str, text).encode("latin-1"),
+    "complex": lambda r, real, imag: complex(_only(float, real), _only(float, imag)),
+    "...": lambda r: ...,
+    "range": lambda r, *parts: range(*parts),
+    "slice": lambda r, *parts: slice(*map(r._read, parts)),
+    "pattern": _read_pattern,
+    "DType": lambda r, name: dt.by_name(name),
+    "device": _read_device,
+    "dtype": lambda r, name: DTYPES[name],
+    "array": _read_array,
+    "scalar": lambda r, *parts: _read_array(r, *parts)[()],
+    "record": _read_record,
+    "seen": _read_seen,
+    "sizes": _read_sizes,
+    "size": _read_size,
+    "generator": _read_generator,
+    "classes": lambda r: Classes(),
+    "last sizes": lambda r: LastSizes(),
+    "member": _read_member,
+    "op": lambda r, name: REGISTRY[name],
+    "graph op": lambda r, name: ir.GRAPH_OPS[name],
+    "graph": _read_graph,
+    "program": _read_program,
+    "library": _read_library,
+}
