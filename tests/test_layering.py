@@ -6,6 +6,7 @@ nothing installed, and also looks at imports inside functions.
 
 import ast
 import functools
+import re
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -127,3 +128,15 @@ def test_dataclasses_are_ours():
         if any(alias.name == "dataclass" for alias in node.names)
     ]
     assert theirs == ["eager/base/dataclass.py"]
+
+
+def test_every_room_is_listed():
+    """A reader of CONTRIBUTING.md finds each folder of the packages, and none that is gone."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    listed = set(re.findall(rf"^((?:{'|'.join(STACK)})/\w+) ", text, re.MULTILINE))
+    there = {
+        str(path.parent.relative_to(ROOT))
+        for package in STACK
+        for path in (ROOT / package).glob("*/__init__.py")
+    }
+    assert listed == there

@@ -5,7 +5,7 @@ over nothing: whatever it reads is an operand of the node, and an input of the g
 one needs (a scan, say) is a subclass with `abstract`, `compute`, `calls` and `keyword`, an instance
 in `GRAPH_OPS` below, a method of `Outlines` like `loop`, which makes the node of its parts, and a
 function in `show`, which is called by that keyword. Passes, verifying and keys look at
-`subgraphs(node)` and `op.calls(node)`; only `passes/subgraphs.py` knows what it may leave out.
+`subgraphs(node)` and `op.calls(node)`; only `passes/trim_subgraphs.py` knows what it may leave out.
 
     COND(pick, *operands; graphs)    graphs[pick](*operands); a truth picks the second if it holds
     WHILE(go, *carried, *rest; graphs=(body,), carried=n)

@@ -16,7 +16,7 @@ from jitcap.passes.dead import dead_code
 from jitcap.passes.join_parts import join_parts
 from jitcap.passes.scans import accumulate, share_scans, split_scans
 from jitcap.passes.simplify import simplify
-from jitcap.passes.subgraphs import trim_subgraphs
+from jitcap.passes.trim_subgraphs import trim_subgraphs
 from jitcap.passes.unrolled_products import hoist_products, sum_products
 
 Pass = Callable[[Graph], Graph]

@@ -33,7 +33,6 @@ WATCHED = (
 
 class Watch:
     """What an audit hook saw (a hook stays for ever, so there is one), and what `Canary` did.
-
     Nothing is collected meanwhile: a canary of an earlier test would end then."""
 
     def __init__(self):
@@ -62,8 +61,8 @@ class Watch:
             ]
 
     def _tag(self, address):
-        """Whether that is a class's version tag: `jitcap.guards.class_guard` reads them by ctypes, which
-        harms nothing. The classes are kept: none comes to lie where another was."""
+        """Whether that is a class's version tag, which `class_guard` reads by ctypes: it harms
+        nothing. The classes are kept: none comes to lie where another was."""
         if address not in self.tags:
             self.tags = {id(cls) + class_guard._TAG: cls for cls in _classes()}
         return address in self.tags
