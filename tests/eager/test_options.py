@@ -21,11 +21,12 @@ from jitcap.base.diagnostics import forget_announcements
 ROOT = Path(__file__).resolve().parents[2]
 INTERNAL = (
     "/eager/core/tape.py",
-    "/region.py",
+    "/autodiff/compiled_function.py",
     "/capture/",
-    "/kept/",
+    "/base/origin.py",
+    "/store/",
     "/passes/",
-    "/oracle/",
+    "/verify/",
     "/ops/kinds",
     "/ops/index.py",
     "/ops/scan",
