@@ -16,8 +16,8 @@ from typing import Final
 from codegen.fuse.chunk_rows import Product
 from codegen.ir.schema import Call, Program, Value
 from codegen.ir.sizes import hint, is_static, round_up
-from eager import dtype as dt
-from eager.aval import Aval
+from eager.base import dtype as dt
+from eager.sizes.aval import Aval
 
 LOOPS: Final = ("scan", "while_loop")
 # The panels of a matrix, as memory that only products read; a product that reads them where the

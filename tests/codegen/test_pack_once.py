@@ -5,7 +5,7 @@ import pytest
 import eager as torch
 import jitcap
 from codegen.targets.cpp import epilogue
-from eager.config import config
+from eager.base.config import config
 from jitcap import jit
 
 ROWS, STEPS = 6, 20
