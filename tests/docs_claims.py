@@ -262,7 +262,6 @@ CLAIMS = {
         "* Convolutions": LIMIT,
         "* Attention computes": LIMIT,
         "* Gathers and scatters": LIMIT,
-        "* Narrow rows": LIMIT,
         "* Long straight lines": LIMIT,
         "* Functions": LIMIT,
         "* Sums down long": LIMIT,

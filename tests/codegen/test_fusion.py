@@ -383,3 +383,16 @@ def test_a_long_chain_is_one_kernel_of_two_vectors_at_a_time():
     assert len(kernels(steps, *long)) == 1
     assert "pair0(Full{}" in text(steps, *long)
     assert "pair0" not in text(lambda x, y: x * y + x, *long)
+
+
+def test_lanes_run_along_narrow_rows_that_are_gathered():
+    """Not along the rows, where every element would be a load of its own."""
+
+    def messages(x, at, w):
+        return x[at] * w.unsqueeze(1)
+
+    args = floats(50, 10), ints(-50, 50, 300), floats(300, seed=1)
+    check_each([(messages, args)])
+    program, _ = trace(messages, *args)
+    schedules = codegen.run_stages(program)[0]["scheduled"].schedules
+    assert [s.row_vector.size for s in schedules.values()] == [10]

@@ -92,27 +92,27 @@ template <class Op, class A, class T, class I> JC_NOINLINE void index_add(i64 ou
 }
 
 // ---- index_put --------------------------------------------------------------------------------
-// places[p] += index[p'] * step for every picked position p; `dims` holds sizes, then index's strides.
+// f(p, offset of p by the strides that follow the sizes in `dims`) for every position p in order.
+template <class F> JC_INLINE void each_place(const i64 *dims, i64 rank, F f) {
+  i64 count = 1, n = rank ? dims[rank - 1] : 1, step = rank ? dims[2 * rank - 1] : 0;
+  for (i64 d = 0; d < rank; d++) count *= dims[d];
+  for (i64 p = 0; p < count; p += n) {
+    i64 at = 0;
+    for (i64 d = rank - 2, rest = p / n; d >= 0; rest /= dims[d], d--) at += rest % dims[d] * dims[rank + d];
+    for (i64 i = 0; i < n; i++) f(p + i, at + i * step);
+  }
+}
+// places[p] += index[p'] * step for every picked position p.
 template <class I> JC_NOINLINE bool add_places(i64 *places, const i64 *dims, i64 rank, const I *index, i64 n, i64 size, i64 step, void *arena, i64 site) {
   if (!all_inside(index, n, -size, size, arena, site)) return false;
-  i64 count = 1;
-  for (i64 d = 0; d < rank; d++) count *= dims[d];
-  for (i64 p = 0; p < count; p++) {
-    i64 at = 0;
-    for (i64 d = rank - 1, rest = p; d >= 0; rest /= dims[d], d--) at += rest % dims[d] * dims[rank + d];
+  each_place(dims, rank, [=](i64 p, i64 at) {
     i64 i = (i64)index[at];
     places[p] += (i < 0 ? i + size : i) * step;
-  }
+  });
   return true;
 }
-// from[p]: the offset of picked position p by the strides after the sizes in `dims`.
 JC_NOINLINE inline void spread_places(i64 *from, const i64 *dims, i64 rank) {
-  i64 count = 1;
-  for (i64 d = 0; d < rank; d++) count *= dims[d];
-  for (i64 p = 0; p < count; p++) {
-    from[p] = 0;
-    for (i64 d = rank - 1, rest = p; d >= 0; rest /= dims[d], d--) from[p] += rest % dims[d] * dims[rank + d];
-  }
+  each_place(dims, rank, [=](i64 p, i64 at) { from[p] = at; });
 }
 struct PutDim { i64 size, out, src; };
 // What is contiguous in both goes a line at a time; of anything else, all places of one index of the rest are near each other.
