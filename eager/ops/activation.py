@@ -245,23 +245,25 @@ logsigmoid = functional(
     lambda m, x: m.min(x, 0.0) - m.log1p(m.exp(-m.abs(x))),
     lambda g, x: (g * sigmoid(-x),),
 )
-silu = functional(
-    "silu", lambda m, x: x / (1.0 + m.exp(-x)), lambda g, x: (_silu_grad(g, x, sigmoid(x)),)
-)
+silu = functional("silu", lambda m, x: x / (1.0 + m.exp(-x)), lambda g, x: (_silu_grad(g, x),))
 
 
-def _silu_grad(g: Tensor, x: Tensor, s: Tensor) -> Tensor:
+@rounded_once
+def _silu_grad(g: Tensor, x: Tensor) -> Tensor:
+    s = sigmoid(x)
     return g * (s * (1 + x * (1 - s)))
 
 
 mish = functional(
     "mish",
     lambda m, x: x * m.tanh(m.max(x, 0.0) + m.log1p(m.exp(-m.abs(x)))),
-    lambda g, x: (_mish_grad(g, x, softplus(x).tanh()),),
+    lambda g, x: (_mish_grad(g, x),),
 )
 
 
-def _mish_grad(g: Tensor, x: Tensor, t: Tensor) -> Tensor:
+@rounded_once
+def _mish_grad(g: Tensor, x: Tensor) -> Tensor:
+    t = softplus(x).tanh()
     return g * (t + x * sigmoid(x) * (1 - t * t))
 
 
@@ -294,7 +296,7 @@ _TANH_A, _TANH_B = math.sqrt(2.0 / math.pi), 0.044715
 GELU = Pointwise(
     "gelu",
     ("x",),
-    lambda g, x: (g * (0.5 * (1 + (x * _SQRT_HALF).erf()) + x * ((-0.5 * (x * x)).exp() * _PDF)),),
+    lambda g, x: (_gelu_grad(g, x),),
     body=lambda m, x: 0.5 * x * (1.0 + m.erf(x * _SQRT_HALF)),
     refuses=not_for("gelu", dt.BOOL, dt.INT, dt.COMPLEX),
 )
@@ -307,6 +309,12 @@ GELU_TANH = Pointwise(
 )
 
 
+@rounded_once
+def _gelu_grad(g: Tensor, x: Tensor) -> Tensor:
+    return g * (0.5 * (1 + (x * _SQRT_HALF).erf()) + x * ((-0.5 * (x * x)).exp() * _PDF))
+
+
+@rounded_once
 def _gelu_tanh_grad(g: Tensor, x: Tensor) -> Tensor:
     t = (_TANH_A * (x + _TANH_B * (x * x * x))).tanh()
     slope = _TANH_A * (1 + 3 * _TANH_B * (x * x))

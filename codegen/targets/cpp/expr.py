@@ -245,7 +245,7 @@ class Spell(Walk[str]):
         text = typed if table.register(source) == wide else f"cvt<{wide}>({typed})"
         if to in (dt.float16, dt.bfloat16) and source is not to:
             short = "bf16" if to is dt.bfloat16 else "f16"
-            text = f"{short}_to_f32(f32_to_{short}(vec<f32, {lanes}>({text})))"
+            text = f"round_{short}(vec<f32, {lanes}>({text}))"
         return text
 
     def select(self, x: Select, guard: Expr | None, vector: bool) -> str:

@@ -259,12 +259,15 @@ template <class V> JC_INLINE mask<lanes<V>> to_bool(V a) { return ne(a, fill<V>(
 
 // f32 <-> 16-bit floats, on the bit patterns (u16 lanes).
 template <class U> JC_INLINE like<U, f32> bf16_to_f32(U h) { return bitcast<like<U, f32>>(cvt<u32>(h) << 16); }
-template <class V> JC_INLINE like<V, u16> f32_to_bf16(V v) {
+template <class V> JC_INLINE V round_bf16(V v) {
   typedef like<V, u32> U;
   U x = bitcast<U>(v);
-  U rounded = (x + 0x7fffu + ((x >> 16) & 1u)) >> 16;
-  U nan = ((x >> 16) & 0x8000u) | 0x7fc0u;
-  return cvt<u16>(select(ne(v, v), nan, rounded));
+  U rounded = (x + 0x7fffu + ((x >> 16) & 1u)) & 0xffff0000u;
+  U nan = (x & 0x80000000u) | 0x7fc00000u;
+  return bitcast<V>(select(ne(v, v), nan, rounded));
+}
+template <class V> JC_INLINE like<V, u16> f32_to_bf16(V v) {
+  return cvt<u16>(bitcast<like<V, u32>>(round_bf16(v)) >> 16);
 }
 template <class U> JC_INLINE like<U, f32> f16_to_f32(U h) {
 #if defined(__F16C__) && JC_X86
@@ -304,6 +307,7 @@ template <class V> JC_INLINE like<V, u16> f32_to_f16(V v) {
   r = select(gt(a, fill<W>(0x7f800000u)), nan, r);
   return cvt<u16>(r | sign);
 }
+template <class V> JC_INLINE V round_f16(V v) { return f16_to_f32(f32_to_f16(v)); }
 
 // ---- memory -----------------------------------------------------------------------------------
 // load<N>(p) and store(p, v) need no alignment. load_n / store_n touch only the first n < N
