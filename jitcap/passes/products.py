@@ -48,8 +48,9 @@ def _sum_of_products(s: Maker, n: Node) -> Arg | None:
     a, b = x.parents
     steps, rows, depth = a.aval.shape
     right = s.make("reshape", b, like=n, shape=(steps * depth, b.aval.shape[2]))
-    if is_op(a, "permute") and a.attrs["dims"] == (0, 2, 1):
-        left = s.make("reshape", a.args[0], like=n, shape=(steps * depth, rows))
+    if is_op(a, "permute") and a.attrs["dims"][1] == 2:  # a's rows are the last in memory
+        left = s.make("permute", a, like=n, dims=(0, 2, 1))
+        left = s.make("reshape", left, like=n, shape=(steps * depth, rows))
         left = s.make("permute", left, like=n, dims=(1, 0))
     else:
         left = s.make("permute", a, like=n, dims=(1, 0, 2))

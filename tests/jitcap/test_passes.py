@@ -296,6 +296,23 @@ def test_products_over_time_are_one():
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
+def test_a_sum_of_products_reads_rows_as_others_do():
+    """Both products see one matrix of the rows of all steps, however they are ordered."""
+
+    def fn(x, g, w):
+        rows = x.permute(1, 0, 2).reshape(12, 5)
+        return rows @ w, (x.permute(1, 2, 0) @ g).sum(0)
+
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(s).astype(np.float32) for s in ((3, 4, 5), (4, 3, 6), (5, 2))]
+    graph = trace(fn, *map(eager.tensor, arrays)).graph
+    after = run_passes(graph)
+    moved = [n.attrs["dims"] for n in after.nodes if n.op.name == "permute"]
+    assert sorted(moved) == [(1, 0), (1, 0, 2)]
+    for a, b in zip(graph.run(arrays), after.run(arrays), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
 def test_a_sum_of_large_products_stays():
     def fn(a, b, c, d):
         return a @ b + c @ d
