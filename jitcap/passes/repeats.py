@@ -323,10 +323,11 @@ def _is_value(x: Arg) -> bool:
 
 
 def _are_alike(column: Column) -> bool:
-    if not all(isinstance(x, Node) for x in column):
-        return False
-    kind = _kind(column[0])  # type: ignore[arg-type]
-    return all(_kind(x) == kind for x in column[1:])  # type: ignore[arg-type]
+    """Whether they are equal operations, on values of equal kinds: `x + y` may broadcast in one."""
+    nodes = [x for x in column if isinstance(x, Node)]
+    kinds = ((_kind(x), [a.avals if isinstance(a, Node) else None for a in x.args]) for x in nodes)
+    first = next(kinds, None)
+    return len(nodes) == len(column) and all(kind == first for kind in kinds)
 
 
 def _is_before_product(nodes: Sequence[Node], i: int) -> bool:

@@ -69,6 +69,28 @@ def test_layers_and_their_gradients_are_calls_of_two_graphs():
     assert all(np.array_equal(a.numpy(), b) for a, b in zip(again, graph.run(arrays), strict=True))
 
 
+def test_a_first_layer_that_is_handed_a_sum_with_a_smaller_tensor():
+    """The others add tensors of the whole shape: the same operation, on other shapes."""
+
+    def placed(x, places, *weights):
+        weights = [w.detach().requires_grad_() for w in weights]
+        y = x + places
+        for w, v in zip(weights[::2], weights[1::2], strict=True):
+            y = y + F.gelu(F.layer_norm(y, (4,)) @ w) @ v
+        return eager.autograd.grad((y * y).mean(), weights)
+
+    rng = np.random.default_rng(0)
+    shapes = [(2, 3, 4), (1, 3, 4), *((4, 8), (8, 4)) * 9]
+    given = [eager.tensor(rng.standard_normal(shape).astype(np.float32)) for shape in shapes]
+    graph = trace(placed, *given).graph
+    shared = share_repeats(graph)
+    verify(shared)
+    assert calls(shared)
+    arrays = [x.numpy() for x in given]
+    for a, b in zip(graph.run(arrays), shared.run(arrays), strict=True):
+        assert np.array_equal(a, b)
+
+
 def kernels(layers):
     """The kernels' texts, the calls that compiling them took from the passes on, and the lines of
     the source."""
