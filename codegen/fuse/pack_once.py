@@ -13,18 +13,18 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from codegen.fuse.chunk_rows import Product
+from codegen.fuse.chunk_rows import Loop
 from codegen.ir.schema import Call, Program, Value
 from codegen.ir.sizes import hint, is_static, round_up
 from eager.base import dtype as dt
 from eager.sizes.aval import Aval
 
 LOOPS: Final = ("scan", "while_loop")
-# The panels of a matrix, as memory that only products read; a product that reads them where the
+# The panels of matrices, as memory that only products read; a product that reads them where the
 # brick is there, else the matrix itself.
-PACK: Final = Product("pack", ("b",))
-DOT_PACKED: Final = Product("dot_packed", ("a", "b", "packed"))
-PANEL: Final = 32  # a multiple of the columns of a panel, on all machines
+PACK: Final = Loop("pack", ("b",))
+DOT_PACKED: Final = Loop("dot_packed", ("a", "b", "packed"))
+PANEL: Final = 32  # LANES of jitcap_dot.h
 ROWS: Final = range(6, 257)  # fewer have kernels without panels; for more, packing costs nothing
 LEAST, MOST = 1 << 12, 4 << 20  # elements of the matrix: smaller ones are read where they lie
 

@@ -12,6 +12,7 @@ for: any function of the scores and any mask is a member, softmax or not.
     rows     numbers of a row (its maximum, its sum) that a later level reads are kept
     again    elements that a later level reads are computed again, down to the product
     window   the columns that a mask leaves out of a block of rows (`codegen.fuse.windows`)
+    panels   what the products of all blocks read is packed once (`codegen.fuse.panels`)
 
 `blocks` runs its body for each matrix of the batch and each block of rows, the members of a team
 side by side; elements of the group are memory of a member alone. Sums over rows (the gradients of
@@ -31,6 +32,7 @@ from typing import Any, ClassVar, Final
 
 from codegen.fuse.chunk_rows import DOT_ADD, Loop
 from codegen.fuse.elements import Elements, Operand, tensors
+from codegen.fuse.panels import pack_operands
 from codegen.fuse.row_groups import (
     ELEMENTS,
     RESHAPES,
@@ -125,6 +127,7 @@ class _Writer:
         self.fresh = count(1 + max(v.id for v in group.program.values()))
         self.window = window_of(group)
         self.wanted = {v.id for v in group.program.wanted()}
+        self.packs: dict[tuple[int, bool], list[Call]] = {}  # of `codegen.fuse.panels`
 
     def run(self) -> Program | None:
         """None, where what the program calls between the levels has an order of its own."""
@@ -138,6 +141,8 @@ class _Writer:
                 units.append([call])
             elif level := made.pop(group.level(call), None):
                 units.append(level)
+        read = {v.id for unit in units for call in unit for v in tensors(call)}
+        units += (pack for pack in self.packs.values() if pack[-1].outs[0].id in read)
         calls = _ordered(units)
         return None if calls is None else replace(group.program, calls=tuple(calls))
 
@@ -195,7 +200,7 @@ def _ordered(units: Sequence[Sequence[Call]]) -> list[Call] | None:
 LOOPS: Final = ("scan", "cond", "while_loop", "call")
 
 
-class _Body:
+class Body:
     """The body of one level of a group, and what it is given."""
 
     def __init__(self, writer: _Writer, level: int) -> None:
@@ -254,7 +259,7 @@ class _Body:
         self.body.append(Call(REGISTRY["cast"], (x,), {"dtype": kind}, (out,), self.where))
         return out
 
-    def _turned(self, x: Value) -> Value:
+    def turned(self, x: Value) -> Value:
         out = self.value(x.aval.shape[::-1], x)
         self.body.append(Call(REGISTRY["permute"], (x,), {"dims": (1, 0)}, (out,), self.where))
         return out
@@ -291,7 +296,7 @@ class _Body:
         last = v.aval.ndim - 1
         if call.op.name == "permute" and call.attrs["dims"] == (*range(last - 1), last, last - 1):
             inner = self._narrow(x, axes[::-1])
-            return inner and self._turned(inner)
+            return inner and self.turned(inner)
         return None
 
     def given(self, v: Value, cut: Axes) -> Value:
@@ -380,7 +385,7 @@ class _Body:
         return self._call(REGISTRY["reshape"], (made,), {"shape": shaped.aval.shape}, shaped, call)
 
 
-class _Level(_Body):
+class _Level(Body):
     """One level of a group: its body, and what becomes of the results."""
 
     def __init__(self, writer: _Writer, level: int) -> None:
@@ -397,6 +402,7 @@ class _Level(_Body):
             if group.level(call) == self.level:
                 self.where = self.where or call.where
                 self._member(call, role)
+        pack_operands(self)
         sums = [*self.sums, *self.row_sums]
         carried = [before for _, before, _ in sums]
         results = [after for _, _, after in sums] + [inner for _, inner in self.kept]
@@ -464,8 +470,8 @@ class _Level(_Body):
         if turned:
             first, second = self.of(a, ("c", "r")), self.of(b, ("r", ""))
         else:
-            first = self._turned(self.of(b, ("r", "c")))
-            second = self._turned(self.of(a, ("", "r")))
+            first = self.turned(self.of(b, ("r", "c")))
+            second = self.turned(self.of(a, ("", "r")))
         size = second.aval.shape[1]
         before, after = (self.value((self.columns, size), out, wide) for _ in range(2))
         parts = (self._cast(first, wide), self._cast(second, wide))

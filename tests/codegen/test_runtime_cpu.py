@@ -449,7 +449,7 @@ template <class S> int product_of(void **b, const double *s) {
   JcView<S> x = {(S *)b[0], ta ? 1 : k, ta ? m : 1}, y = {(S *)b[1], tb ? 1 : n, tb ? k : 1};
   if (!brick_product<S>(m, n, k, x, y, (f32 *)b[2], n)) return 1;
   auto *panels = (f32 *)aligned_alloc(64, up(n, 32) * k * sizeof(f32));
-  pack_panels(n, k, y, panels), y.panels = panels, y.at = nullptr;
+  pack_panels(k, 0, n, y, panels), y.panels = {panels, k}, y.at = nullptr;
   bool made = brick_product<S>(m, n, k, x, y, (f32 *)b[3], n);
   free(panels);
   return !made;

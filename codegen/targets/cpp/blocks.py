@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from codegen.fuse.pack_once import PANEL
 from codegen.ir.schema import Access
 from codegen.ir.sizes import Shape, Size, covering, given, numel, round_up, same
 from codegen.ir.sizes import blocks as blocks_of
@@ -99,7 +100,7 @@ def _columns(a: Any, columns: str) -> list[str]:
         last = f"clamped(row_ + rows_ - 1 + {int(window.last)}, 0, {columns})"
         empty.append(f"row_ + {int(window.last)} <= 0")
     if window.first > -math.inf:
-        first = f"clamped(row_ + {int(window.first)} + 1, 0, {columns}) / 16 * 16"
+        first = f"clamped(row_ + {int(window.first)} + 1, 0, {columns}) / {PANEL} * {PANEL}"
         empty.append(f"row_ + rows_ + {int(window.first)} >= {columns}")
     return [
         f"const i64 from_ = {first}, to_ = {last};",

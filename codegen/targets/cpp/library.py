@@ -118,9 +118,7 @@ def _dot(w: Writer) -> None:
     *batch, m, k = a.shape
     dims = merge(tuple(batch), a.strides[:-2], b.strides[:-2])
     w.table("i64", "batch", (v for dim in dims or [(1, 0, 0)] for v in dim))
-    operands = [_matrix(w, i) for i in (0, 1)]
-    if w.step.name == "dot_packed":
-        operands[1] = f"{{{operands[1][1:-1]}, {w.at(2)}}}"
+    operands = _matrix(w, 0), _right(w, 1)
     then, out = ("_then", w.after) if w.after else ("", w.out())
     rank = max(len(dims), 1)
     w.call(f"dot{then}<{w.ctype(0)}>", m, b.shape[-1], k, *operands, out, rank, "batch")
@@ -131,10 +129,24 @@ def _matrix(w: Writer, i: int) -> str:
     return f"{{{w.at(i)}, {', '.join(map(size_text, w.access(i).strides[-2:]))}}}"
 
 
+def _right(w: Writer, i: int) -> str:
+    """The same of a right operand, with the panels behind it, if the step has these: from the row
+    and the column `place` of a matrix of `deep` rows on."""
+    if i + 1 == len(w.step.operands):
+        return _matrix(w, i)
+    a = w.step.attrs
+    numbers = (a.get("deep", w.access(i).shape[-2]), *a.get("place", (0, 0)))
+    return f"{{{_matrix(w, i)[1:-1]}, {{{w.at(i + 1)}, {', '.join(map(size_text, numbers))}}}}}"
+
+
 def _pack(w: Writer) -> None:
-    """The panels of b[K, N]."""
-    k, n = w.access(0).shape
-    w.call(f"pack_ahead<{w.ctype(0)}>", n, k, _matrix(w, 0), w.out())
+    """The panels of b[*B, K, N]."""
+    b = w.access(0)
+    *batch, k, n = b.shape
+    dims = merge(tuple(batch), b.strides[:-2], b.strides[:-2])
+    w.table("i64", "batch", (v for dim in dims or [(1, 0, 0)] for v in dim))
+    rank = max(len(dims), 1)
+    w.call(f"pack_ahead<{w.ctype(0)}>", k, n, _matrix(w, 0), w.out(), rank, "batch")
 
 
 def _dot_add(w: Writer) -> None:
@@ -142,7 +154,7 @@ def _dot_add(w: Writer) -> None:
     (m, k), n = w.access(1).shape, w.access(2).shape[1]
     if not w.step.attrs.get("writes"):
         w.call("__builtin_memcpy", w.out(), w.dense(0), size_text(w.step.out_avals[0].nbytes))
-    a, b = (f"JcView<{w.ctype(i)}>{_matrix(w, i)}" for i in (1, 2))
+    a, b = (f"JcView<{w.ctype(1)}>{text}" for text in (_matrix(w, 1), _right(w, 2)))
     w.call("product", m, n, k, a, b, w.out(), n, "true")
 
 

@@ -205,8 +205,8 @@ template <class S, int W> struct Side {
   JcView<S> x;  // element (lane, p) at [lane * row + p * col]
   i64 size, k;
   bool direct;  // whole panels are read where they lie
-  const P *made;  // or else the panels of all lanes of the matrix, if they were made before,
-  i64 first;      // of which these begin here
+  const P *made = nullptr;  // or else these were made before, `apart` elements from each other
+  i64 apart = 0;
   JC_INLINE i64 panels() const { return (size + W - 1) / W; }
   JC_INLINE i64 each() const { return room<P, W>(steps_of<S>(k)); }  // elements of a panel
   JC_INLINE bool lies(i64 i) const { return direct && (i + 1) * W <= size; }
@@ -217,7 +217,7 @@ template <class S, int W> struct Side {
       if (!lies(i)) pack<S, W>(size - i * W, k, x.at + i * W * x.row, x.row, x.col, to + (i - lo) * each());
   }
   JC_INLINE Panel<P> panel(const P *packed, i64 i) const {  // packed: where panel i would be
-    if (made) return {made + first * steps_of<S>(k) + i * each(), W, false};
+    if (made) return {made + i * apart, W, false};
     if (!lies(i)) return {packed, W, false};
     return {(const P *)(x.at + i * W * x.row), x.row == 1 ? x.col : x.row, x.row != 1};
   }
@@ -271,10 +271,10 @@ template <bool Swapped, class S, int R, int Q> JC_INLINE void slab_product(const
 // Some lanes of one side and all lanes of the other, over all slabs, a tile at a time.
 template <class S, int W> struct Slabs {  // one operand, cut along k
   Side<S, W> whole;
-  i64 depth, parts, apart;  // elements from the made panels of a slab to those of the next
+  i64 depth, parts;
   JC_INLINE Side<S, W> slab(i64 p) const {
     auto s = whole;
-    if (s.made) s.made += p * apart;
+    if (s.made) s.made += steps_of<S>(p * depth) * W;
     s.x.at += p * depth * s.x.col, s.k = smaller(s.k - p * depth, depth);
     return s;
   }
@@ -416,21 +416,11 @@ template <class T> JC_NOINLINE void turned_product(i64 m, i64 n, i64 k, JcView<T
     few_product<T, N>(m, smaller(n - j, N), k, a, panel, N, c + j, ldc);
   }
 }
-// How k is cut into slabs.
-template <class S> JC_INLINE i64 slabs_of(i64 k) {
-  i64 most = DEPTH<panel_of<S>> * (in_pairs<S> ? 2 : 1);
-  return (k + most - 1) / most;
-}
-template <class S> JC_INLINE i64 depth_of(i64 k) { return up((k + slabs_of<S>(k) - 1) / slabs_of<S>(k), 16); }
-// The panels of b, for all products with it: those of one slab behind the other.
-template <class S> JC_INLINE void pack_panels(i64 n, i64 k, JcView<S> b, void *panels) {
+// Columns [lo, hi) of b as panels, for all products with it; lo is where one begins. `panels`: the first.
+template <class S> JC_INLINE void pack_panels(i64 k, i64 lo, i64 hi, JcView<S> b, void *panels) {
   constexpr int W = Tile<panel_of<S>>::W;
-  auto *to = (panel_of<S> *)panels;
-  for (i64 p = 0, depth = depth_of<S>(k); p < k; p += depth) {
-    Side<S, W> y = {{b.at + p * b.row, b.col, b.row}, n, smaller(k - p, depth), false, nullptr, 0};
-    parallel(y.panels(), 1, team_for(2 * n * y.k * i64(sizeof(S))), [=](i64 lo, i64 hi) { y.pack_to(to + lo * y.each(), lo, hi); });
-    to += y.panels() * y.each();
-  }
+  Side<S, W> y = {{b.at + lo * b.col, b.col, b.row}, hi - lo, k, false};
+  y.pack_to((panel_of<S> *)panels + lo / W * y.each(), 0, y.panels());
 }
 template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, sum_of<panel_of<S>> *c, i64 ldc, bool add, const JcAfter<sum_of<panel_of<S>>> *after) {
   typedef panel_of<S> P;
@@ -441,8 +431,8 @@ template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S
   bool swapped = m <= n, few = n <= W;
   auto small = [](i64 lanes, i64 k, i64 apart) { return lanes * k * i64(sizeof(S)) <= CACHED && apart * i64(sizeof(S)) % LINES; };
   bool direct_a = As && (n <= 8 * W || small(m, k, a.col)) && (a.row == 1 || (a.col == 1 && (few || a.row * i64(sizeof(S)) % LINES)));
-  bool direct_b = As && !b.panels && b.col == 1 && (m <= 2 * M || small(n, k, b.row));
-  i64 parts = slabs_of<S>(k), depth = depth_of<S>(k), apart = up(n, W) * steps_of<S>(depth);
+  bool direct_b = As && !b.panels.at && b.col == 1 && (m <= 2 * M || small(n, k, b.row));
+  i64 most = DEPTH<P> * (in_pairs<S> ? 2 : 1), parts = (k + most - 1) / most, depth = up((k + parts - 1) / parts, 16);
   i64 lanes = SHARED, panel = swapped ? M : W, step = depth;
   if (after) {  // all slabs at once
     i64 bytes = steps_of<S>(k) * i64(sizeof(P));
@@ -455,12 +445,15 @@ template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S
     for (i64 j = 0; j < n; j += nc)
       for (i64 p = 0; p < k; p += step) {
         i64 deep = smaller(k - p, step);
-        Side<S, M> x = {{a.at + i * a.row + p * a.col, a.row, a.col}, smaller(m - i, mc), deep, direct_a, nullptr, 0};
-        const P *made = b.panels ? (const P *)b.panels + p / depth * apart : nullptr;
-        Side<S, W> y = {{b.at + j * b.col + p * b.row, b.col, b.row}, smaller(n - j, nc), deep, direct_b, made, j};
+        Side<S, M> x = {{a.at + i * a.row + p * a.col, a.row, a.col}, smaller(m - i, mc), deep, direct_a};
+        Side<S, W> y = {{b.at + j * b.col + p * b.row, b.col, b.row}, smaller(n - j, nc), deep, direct_b};
+        if (auto made = b.panels; made.at) {
+          y.apart = W * steps_of<S>(made.deep);
+          y.made = (const P *)made.at + (made.col + j) / W * y.apart + steps_of<S>(made.row + p) * W;
+        }
         if (after) {
-          Slabs<S, M> xs = {x, depth, parts, 0};
-          Slabs<S, W> ys = {y, depth, parts, apart};
+          Slabs<S, M> xs = {x, depth, parts};
+          Slabs<S, W> ys = {y, depth, parts};
           if (swapped) tiled_product<true>(xs, ys, i, *after, team);
           else tiled_product<false>(ys, xs, j, *after, team);
         } else if (swapped) slab_product<true>(x, y, add || p > 0, c + i * ldc + j, ldc, team);
@@ -471,7 +464,7 @@ template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S
 // c = a b, or c += a b; rows of c lie ldc apart. Or what `after` makes of it. False, and nothing written,
 // where there is no memory, or a product to be made in tiles is too small for them or too deep.
 template <class S> JC_INLINE bool brick_product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, sum_of<panel_of<S>> *c, i64 ldc, bool add = false, const JcAfter<sum_of<panel_of<S>>> *after = nullptr) {
-  if (add || b.panels) return packed_product<S>(m, n, k, a, b, c, ldc, add, after);
+  if (add || b.panels.at) return packed_product<S>(m, n, k, a, b, c, ldc, add, after);
   constexpr int N = Tile<panel_of<S>>::N;
   bool few = m * n * k <= FEW;
   if constexpr (same<S, panel_of<S>>) {

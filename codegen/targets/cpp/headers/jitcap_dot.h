@@ -45,6 +45,23 @@ template <class T> JC_INLINE void batch_offset(i64 rank, const i64 *dims, i64 i,
     i = rest;
   }
 }
+// What the brick reads of the matrices b[batch..., k, n] in all products with them; without a brick nothing
+// is written, or read. Each has room for a multiple of LANES columns.
+constexpr i64 LANES = 32;  // a whole number of panels, on every machine
+template <class S, class T> JC_NOINLINE void pack_ahead(i64 k, i64 n, JcView<S> b, T *out, i64 rank, const i64 *dims) {
+  (void)Uses<S>::product;
+  auto pack = Products<S>::pack();
+  if (!pack) return;
+  i64 each = (n + LANES - 1) / LANES, count = batch_count(rank, dims) * each;
+  parallel(count, 1, team_for(count * k * LANES * i64(sizeof(S) + sizeof(T))), [=](i64 lo, i64 hi) {
+    for (i64 u = lo; u < hi; u++) {
+      auto x = b, unused = b;
+      batch_offset(rank, dims, u / each, &x.at, &unused.at);
+      i64 first = u % each * LANES;
+      pack(k, first, first + LANES < n ? first + LANES : n, x, out + u / each * each * LANES * k);
+    }
+  });
+}
 // dot_then: what `after` makes of a[batch..., m, k] b[batch..., k, n]; dot: out[batch..., m, n], contiguous, of
 // f32 or rounded once for operands of 16 bits.
 template <class F> JC_INLINE void each_product(i64 m, i64 n, i64 k, i64 rank, const i64 *dims, F product) {

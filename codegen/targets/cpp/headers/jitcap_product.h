@@ -19,8 +19,14 @@ template <> struct Products<f64> {
   static JcProduct<f64> brick() { return jc_api->product_f64; }
   static JcPack<f64> pack() { return jc_api->pack_f64; }
 };
-template <> struct Products<bf16> { static JcProduct<bf16, f32> brick() { return jc_api->product_bf16; } };
-template <> struct Products<f16> { static JcProduct<f16, f32> brick() { return jc_api->product_f16; } };
+template <> struct Products<bf16> {
+  static JcProduct<bf16, f32> brick() { return jc_api->product_bf16; }
+  static JcPack<bf16> pack() { return jc_api->pack_bf16; }
+};
+template <> struct Products<f16> {
+  static JcProduct<f16, f32> brick() { return jc_api->product_f16; }
+  static JcPack<f16> pack() { return jc_api->pack_f16; }
+};
 JC_INLINE JcGemm<f32> blas_of(f32) { return jc_api->sgemm; }
 JC_INLINE JcGemm<f64> blas_of(f64) { return jc_api->dgemm; }
 // A matrix as BLAS names it: its lines, each of neighbours, lie `ld` apart; `lines` is 0 if it has none.
@@ -64,11 +70,6 @@ template <class S, class T> JC_NOINLINE void plain_product(i64 m, i64 n, i64 k, 
 // ones, at small products.
 template <class T> JC_INLINE bool blas_first(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b) {
   return JC_BYTES < 32 || (JC_AVX512 && is_small(m, n, k) && (a.col != 1 || b.row != 1 || n < 32));
-}
-// What the brick reads of b[k,n] in all products with it; without a brick nothing is written, or read.
-template <class S> JC_NOINLINE void pack_ahead(i64 n, i64 k, JcView<S> b, void *panels) {
-  (void)Uses<S>::product;
-  if (auto pack = Products<S>::pack()) pack(n, k, b, panels);
 }
 template <class S, class T> JC_NOINLINE void product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, T *c, i64 ldc, bool add = false) {
   (void)Uses<S>::product;

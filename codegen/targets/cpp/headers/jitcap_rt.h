@@ -11,10 +11,16 @@
 #include "jitcap_simd.h"
 
 typedef int (*JcHost)(long id, void *const *buffers);  // a Python kernel called from compiled code
+// What JcPack made of a matrix of `deep` rows, and where in that matrix a part of it begins: a column where
+// a panel does. Null: nothing.
+struct JcPanels {
+  const void *at = nullptr;
+  long deep = 0, row = 0, col = 0;
+};
 template <class T> struct JcView {  // a matrix of any strides
   const T *at;
   long row, col;
-  const void *panels = nullptr;  // of a right operand: what JcPack made of it
+  JcPanels panels = {};  // of a right operand
 };
 // What becomes of a product, of which nothing else is kept: `run` gets one block after the other, each
 // once it is whole. Its rows [i0, i1) count from `row` on (the first of a matrix of a batch), they lie ld
@@ -25,7 +31,7 @@ template <class T> struct JcAfter {
   long row, bytes;
 };
 template <class S, class T = S> using JcProduct = bool (*)(long m, long n, long k, JcView<S> a, JcView<S> b, T *c, long ldc, bool add, const JcAfter<T> *after);
-template <class S> using JcPack = void (*)(long n, long k, JcView<S> b, void *panels);
+template <class S> using JcPack = void (*)(long k, long lo, long hi, JcView<S> b, void *panels);  // columns [lo, hi)
 template <class T> using JcGemm = void (*)(int, int, int, int, int, int, T, const T *, int, const T *, int, T, T *, int);
 // LAPACK, whose arguments are pointers; the lengths of texts come last.
 template <class T> using JcGesv = void (*)(const int *n, const int *k, T *a, const int *lda, int *pivots, T *b, const int *ldb, int *info);

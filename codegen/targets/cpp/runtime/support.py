@@ -115,8 +115,8 @@ JC_ENTRY bool product(long m, long n, long k, JcView<jc::{S}> a, JcView<jc::{S}>
                       long ldc, bool add, const JcAfter<jc::{T}> *after) {{
   return jc::brick_product(m, n, k, a, b, c, ldc, add, after);
 }}
-JC_ENTRY void pack(long n, long k, JcView<jc::{S}> b, void *panels) {{
-  jc::pack_panels(n, k, b, panels);
+JC_ENTRY void pack(long k, long lo, long hi, JcView<jc::{S}> b, void *panels) {{
+  jc::pack_panels(k, lo, hi, b, panels);
 }}
 """
 # The symbol by which an object says that it multiplies matrices of a type -> the type.
