@@ -10,7 +10,7 @@ from eager.nn import functional as F
 from jitcap import config, explain
 from tests.codegen.checking import floats, ints, run_eager, same
 from tests.codegen.tracing import trace
-from tests.work import calls_made
+from tests.helpers.work import calls_made
 
 
 def step(x, w, i):

@@ -17,18 +17,18 @@ from jitcap.store import versions
 
 BLOCK = 50  # programs over one cache
 PROCESSES = 3  # the first two at the same time
-TESTS = str(Path(__file__).parent.parent)
+ROOT = Path(__file__).resolve().parents[2]
 CHILD = f"""
 import sys
-sys.path.append({TESTS!r})
-from fuzz.test_processes import child
+sys.path += [{str(ROOT)!r}, {str(ROOT / "tests" / "helpers")!r}]
+from tests.fuzz.test_processes import child
 child(*map(int, sys.argv[1:]))
 """
 
 
 def child(first, last, process):
     """What one process does. Prints its sums, with the versions that it read from disk, as JSON."""
-    mutations = importlib.import_module("fuzz.test_mutations")
+    mutations = importlib.import_module("tests.fuzz.test_mutations")
     counts, recall = collections.Counter(), versions.recall
 
     def counted(*args):

@@ -2,7 +2,7 @@
 //
 // Included by jitcap_math.h. Polynomials are Remez fits of our own (relative error in the comment);
 // reductions follow Cody and Waite, and fdlibm for log. Largest errors found against float64 or
-// libm by tests/codegen/test_vector_math.py, in units of the last place of the result:
+// libm by tests/codegen/targets/cpp/test_vector_math.py, in units of the last place of the result:
 //   f32  exp .98  exp2 .84  expm1 1.5  log .75  log1p .77  log2 .51  sin cos 1.42  tan .51
 //        tanh 1.4  sinh cosh .51  erf 1.28  erfc .51  asin acos .53  atan 1.2  atan2 1.4  pow .51
 //        rsqrt 1.5 (1/sqrt, as eager computes it)
