@@ -292,7 +292,7 @@ def _apply_view(op: Op, source: Any, attrs: Mapping[str, Any]) -> Tensor:
 def _note_view(out: Tensor, source: Tensor, op: Op, attrs: Mapping[str, Any]) -> None:
     """`out` looks at the memory of `source`."""
     above, history = source._view, source._storage.history
-    if above is None:
+    if above is None or (source._node is None and source._requires_grad):  # a leaf is its own base
         out._view = ViewOf(source, ((op, attrs),), history)
     else:
         out._view = ViewOf(above.base, (*above.chain, (op, attrs)), history, above.among)

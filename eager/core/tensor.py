@@ -235,6 +235,8 @@ class Tensor:
 
     def data_ptr(self) -> int:
         array = self._array
+        if type(array) is Traced:
+            raise UnknownValue("data_ptr() of a tensor that is being captured")
         return array.address if type(array) is DeviceArray else int(array.ctypes.data)
 
     @property
@@ -284,7 +286,10 @@ class Tensor:
 
     @property
     def _base(self) -> Tensor | None:
-        return None if self._view is None else self._view.base
+        if self._view is None:
+            return None
+        base = self._view.base  # itself a view where it was made a leaf
+        return base if base._view is None else base._view.base
 
     @property
     def grad(self) -> Tensor | None:

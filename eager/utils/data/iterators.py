@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Final
 
 from eager.base.compat_warnings import warn
+from eager.base.tracebacks import trim
 from eager.device import places
 from eager.utils.data.channel import Failure
 from eager.utils.data.collate import pinned
@@ -39,7 +40,11 @@ class BatchIterator:
         return len(self._loader.index_sampler)
 
     def __next__(self) -> Any:
-        batch = self._next()
+        try:
+            batch = self._next()
+        except Exception as error:
+            trim(error)
+            raise
         self._given += 1
         told = self._loader.told_length
         if told is not None and self._given == told + 1:

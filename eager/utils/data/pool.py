@@ -133,7 +133,7 @@ class Pool:
     def _end_with(self, worker: Worker) -> NoReturn:
         fate = worker.fate()
         self.close(0)
-        raise RuntimeError(fate)
+        raise RuntimeError(fate) from None
 
     def close(self, grace: float = GRACE) -> None:
         """End the workers: each may finish its batch in so many seconds."""

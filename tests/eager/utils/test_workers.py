@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import warnings
 
 import numpy as np
@@ -235,6 +236,8 @@ def dies(how):
     pids = [worker.process.pid for worker in batches._pool.workers]
     with pytest.raises(RuntimeError, match="DataLoader worker 1 .pid ") as raised:
         [*batches]
+    assert raised.value.__suppress_context__
+    assert [f.name for f in traceback.extract_tb(raised.value.__traceback__)] == ["dies"]
     assert all(map(is_gone, pids))
     with pytest.raises(RuntimeError, match="have ended"):
         next(batches)

@@ -121,6 +121,12 @@ def changes_a_class(x):
     return x + Changed.count
 
 
+@program("data dependent")
+def asks_for_the_place_of_a_result(x):
+    y = x + 1
+    return y * (y.data_ptr() > 0)
+
+
 @program("numpy")
 def a_function_of_numpy(x):
     return np.sin(x * 2)
