@@ -31,7 +31,9 @@ def error_of(mistake, library, compiled=False):
             lines = [f.filename for f in traceback.extract_tb(error.__traceback__)]
             assert file in lines, "the user's line is not shown"
             return error, len([f for f in lines if f not in (file, __file__)])
-    (first, *_) = (w for w in said if w.category is not JitcapWarning)
+    first = next((w for w in said if w.category is not JitcapWarning), None)
+    if library is not eager:  # may say nothing, or name its own file
+        return (first.message, int(first.filename != file)) if first else (Warning("nothing"), 0)
     assert first.filename == file
     return first.message, 0
 
