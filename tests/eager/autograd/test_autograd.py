@@ -276,24 +276,6 @@ def test_in_place_on_a_leaf_is_refused():
     assert x.tolist() == [2.0, 3.0]
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_leaf_that_is_a_view_of_another_tensor_is_not_written_through_its_views(compiled):
-    whole = eager.arange(4.0)
-    leaf = whole.view(2, 2).requires_grad_()
-    assert leaf[0]._base is leaf._base is whole
-
-    def write(x):
-        x.t()[0] = 1
-
-    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
-        (jit(write, backend="eager") if compiled else write)(leaf)
-    assert whole.tolist() == [0, 1, 2, 3]
-    with eager.no_grad():
-        leaf[0] = 7
-    (leaf * leaf).sum().backward()
-    assert leaf.grad.tolist() == [[14, 14], [4, 6]]
-
-
 def test_detach_and_data():
     x = leaf(eager, 1.0, 2.0)
     y = x * 2

@@ -242,3 +242,21 @@ def test_results_lie_by_rows_whatever_their_operands_do(call):
     plain, compiled = call(x, i), jit(call, backend="eager")(x, i)
     assert plain.is_contiguous()
     assert plain.stride() == compiled.stride()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_leaf_that_is_a_view_of_another_tensor_is_not_written_through_its_views(compiled):
+    whole = eager.arange(4.0)
+    leaf = whole.view(2, 2).requires_grad_()
+    assert leaf[0]._base is leaf._base is whole
+
+    def write(x):
+        x.t()[0] = 1
+
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+        (jit(write, backend="eager") if compiled else write)(leaf)
+    assert whole.tolist() == [0, 1, 2, 3]
+    with eager.no_grad():
+        leaf[0] = 7
+    (leaf * leaf).sum().backward()
+    assert leaf.grad.tolist() == [[14, 14], [4, 6]]
