@@ -51,6 +51,10 @@ class ViewOf:
         self.history = history
         self.among = among
 
+    def whole(self) -> Tensor:
+        """What `base` is a view of: one that was made a leaf is the base of its views."""
+        return self.base if self.base._view is None else self.base._view.base
+
     def holds(self, tensor: Tensor) -> bool:
         """Whether `tensor`, which was made so, and its base still have one memory: neither was
         given another one by `.data`."""
@@ -286,10 +290,7 @@ class Tensor:
 
     @property
     def _base(self) -> Tensor | None:
-        if self._view is None:
-            return None
-        base = self._view.base  # itself a view where it was made a leaf
-        return base if base._view is None else base._view.base
+        return None if self._view is None else self._view.whole()
 
     @property
     def grad(self) -> Tensor | None:
