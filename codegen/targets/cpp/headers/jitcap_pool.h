@@ -17,8 +17,9 @@ JC_INLINE void inside(const Pool &p, i64 *lo, i64 *hi) {
   if (*hi > p.out[2]) *hi = p.out[2];
   if (*lo > *hi) *lo = *hi;
 }
-// W results from column `x` on; f(value lanes, place) per tap that lies inside the map.
-template <int W, class T, class F> JC_INLINE void window(const Pool &p, const T *map, i64 z, i64 y, i64 x, F f) {
+// W results from column `x` on, whose windows lie `step` apart; f(value lanes, place) per tap that lies inside
+// the map.
+template <int W, class T, class F> JC_INLINE void window(const Pool &p, const T *map, i64 z, i64 y, i64 x, i64 step, F f) {
   for (i64 a = 0; a < p.k[0]; a++) {
     i64 d = z * p.stride[0] - p.pad[0] + a * p.dil[0];
     if (d < 0 || d >= p.in[0]) continue;
@@ -29,7 +30,7 @@ template <int W, class T, class F> JC_INLINE void window(const Pool &p, const T 
       for (i64 c = 0; c < p.k[2]; c++) {
         i64 w = x * p.stride[2] - p.pad[2] + c * p.dil[2];
         if (W == 1 && (w < 0 || w >= p.in[2])) continue;
-        f(p.stride[2] == 1 ? load<W>(map + row + w) : strided<W>(map + row + w, p.stride[2]), row + w);
+        f(step == 1 ? load<W>(map + row + w) : strided<W>(map + row + w, step), row + w);
       }
     }
   }
@@ -42,13 +43,14 @@ template <class F> JC_INLINE void pool_rows(const Pool &p, i64 bytes, F run) {
     for (i64 r = first; r < last; r++) run(r / rows, r / p.out[1] % p.out[0], r % p.out[1], lo, hi);
   });
 }
-template <int W, class T> JC_INLINE void max_pool_at(const Pool &p, const T *map, i64 z, i64 y, i64 x, T *value, i64 *place) {
+// Of one row; or of one place each of W maps, `apart` elements from one to the next.
+template <int W, class T> JC_INLINE void max_pool_at(const Pool &p, const T *map, i64 z, i64 y, i64 x, T *value, i64 *place, i64 apart = 0) {
   typedef vec<T, W> V;
   typedef like<V, i32> I;
   V best = fill<V>(T(-__builtin_inf()));
   I at = fill<I>(-1);
-  window<W>(p, map, z, y, x, [&](V v, i64 first) {
-    I here = fill<I>((i32)first) + iota<i32, W>() * (i32)p.stride[2];
+  window<W>(p, map, z, y, x, apart ? apart : p.stride[2], [&](V v, i64 first) {
+    I here = fill<I>((i32)first) + iota<i32, W>() * (apart ? 0 : (i32)p.stride[2]);
     auto wins = gt(v, best) | ne(v, v) | lt(at, fill<I>(0));
     best = select(wins, v, best);
     at = select(wins, here, at);
@@ -67,7 +69,16 @@ template <int W, class T> JC_INLINE i64 max_pool_row(const Pool &p, const T *map
 template <class T> JC_NOINLINE void max_pool(const Pool &p, const T *x, T *values, i64 *places) {
   constexpr int W = JC_BYTES / sizeof(T);
   i64 size = p.in[0] * p.in[1] * p.in[2], row = p.out[2], taps = p.k[0] * p.k[1] * p.k[2];
-  pool_rows(p, p.maps * p.out[0] * p.out[1] * row * taps * (i64)sizeof(T), [=](i64 m, i64 z, i64 y, i64 lo, i64 hi) {
+  i64 bytes = p.maps * p.out[0] * p.out[1] * row * taps * (i64)sizeof(T), from, to;
+  inside(p, &from, &to);
+  if (p.out[0] * p.out[1] * row == 1 && from < to) {  // one result each: lanes are maps
+    parallel(p.maps, W, team_for(bytes), [=](i64 m, i64 hi) {
+      for (; m + W <= hi; m += W) max_pool_at<W>(p, x + m * size, 0, 0, 0, values + m, places + m, size);
+      for (; m < hi; m++) max_pool_at<1>(p, x + m * size, 0, 0, 0, values + m, places + m);
+    });
+    return;
+  }
+  pool_rows(p, bytes, [=](i64 m, i64 z, i64 y, i64 lo, i64 hi) {
     const T *map = x + m * size;
     i64 at = ((m * p.out[0] + z) * p.out[1] + y) * row, i = 0;
     T *v = values + at;
@@ -79,7 +90,7 @@ template <class T> JC_NOINLINE void max_pool(const Pool &p, const T *x, T *value
 }
 template <int W, class T> JC_INLINE void sum_pool_at(const Pool &p, const T *map, i64 z, i64 y, i64 x, T *out) {
   vec<T, W> sum = splat<T, W>(0);
-  window<W>(p, map, z, y, x, [&](vec<T, W> v, i64) { sum = sum + v; });
+  window<W>(p, map, z, y, x, p.stride[2], [&](vec<T, W> v, i64) { sum = sum + v; });
   store(out, sum);
 }
 template <class T> JC_NOINLINE void sum_pool(const Pool &p, const T *x, T *out) {

@@ -78,6 +78,19 @@ def test_max_pool_with_ties_nan_infinity_and_dilation() -> None:
         call("max_pool", x, kernel=(3, 2), stride=(1, 1), dilation=(2, 3), ceil=False, **common),
         call("max_pool", x, kernel=(3, 3), stride=(2, 1), dilation=(1, 1), ceil=True, **common),
     )
+    small = draw((3, 13, 3, 3), distinct=3)  # one result of each map
+    small[0, 0, 1, 0], small[0, 2:5], small[1, :, 0, 0] = np.nan, -np.inf, np.inf
+    same(
+        *(
+            call("max_pool", small, kernel=k, stride=k, padding=pad, dilation=d, ceil=False)
+            for k, pad, d in [
+                ((2, 2), (0, 0), (1, 1)),
+                ((3, 2), (0, 0), (1, 2)),
+                ((3, 3), (1, 0), (1, 1)),
+                ((2, 3), (0, 1), (2, 1)),
+            ]
+        )
+    )
 
 
 # ---------------------------------------------------------------------------------- scans
