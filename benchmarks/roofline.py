@@ -30,6 +30,7 @@ from benchmarks import competitors, more
 from benchmarks.workloads import Workload
 from codegen.ir.expr import Apply, Cast, Select
 from codegen.ir.schema import Access, Buffer, Kernel, Library
+from codegen.ir.sizes import hint
 from codegen.targets.cpp import program
 
 MOST = 1 << 16  # parts of a step that are timed
@@ -85,9 +86,9 @@ def work_of(item: Kernel | Library, buffers: dict[str, Buffer]) -> Work:
 def of_kernel(kernel: Kernel, buffers: dict[str, Buffer]) -> Work:
     work = Work(kernel.name, f"{kernel.note} {kernel.where}", is_loop=True)
     touched: dict[tuple[str, bool], float] = {}
-    rows = math.prod(int(axis.size) for axis in kernel.rows)
+    rows = math.prod(hint(axis.size) for axis in kernel.rows)
     for stage in kernel.stages:
-        count = rows * math.prod(int(axis.size) for axis in stage.loops)
+        count = rows * math.prod(hint(axis.size) for axis in stage.loops)
         for x in stage.walk():
             if isinstance(x, Apply):
                 work.elementwise += count * (FUNCTION if x.fn in FUNCTIONS else 1)
@@ -99,7 +100,7 @@ def of_kernel(kernel: Kernel, buffers: dict[str, Buffer]) -> Work:
         ]
         for name, written in names:
             if name in buffers:
-                size = min(count, int(buffers[name].size))
+                size = min(count, hint(buffers[name].size))
                 key = buffers[name].home, written
                 touched[key] = max(touched.get(key, 0), size * buffers[name].dtype.itemsize)
     work.nbytes = sum(touched.values())
@@ -111,8 +112,8 @@ def of_step(step: Library, buffers: dict[str, Buffer]) -> Work:
     shapes = [aval.shape for aval in step.avals]
     for x in step.operands:
         if isinstance(x, Access):
-            work.nbytes += math.prod(map(int, x.shape)) * buffers[x.buffer].dtype.itemsize
-    work.nbytes += sum(int(aval.nbytes) for aval in step.out_avals)
+            work.nbytes += math.prod(map(hint, x.shape)) * buffers[x.buffer].dtype.itemsize
+    work.nbytes += sum(hint(aval.nbytes) for aval in step.out_avals)
     shapes.append(step.out_avals[0].shape)
     if step.name in ("dot", "dot_add"):
         work.products = 2.0 * math.prod(shapes[0]) * shapes[1][-1]

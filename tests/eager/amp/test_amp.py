@@ -159,3 +159,20 @@ def test_scaler_leaves_out_steps_that_overflow():
     torch = pytest.importorskip("torch")
     assert repr(ours) == repr(scaled(torch))
     assert scaled(eager, enabled=False)[-1] == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [("gelu", {}), ("gelu", {"approximate": "tanh"}), ("silu", {}), ("mish", {})],
+)
+@pytest.mark.parametrize("dtype", [eager.bfloat16, eager.float16])
+def test_gradients_of_activations_are_rounded_once(name, how, dtype):
+    def gradient(x, g):
+        x = x.detach().requires_grad_()
+        return eager.autograd.grad(getattr(eager.nn.functional, name)(x, **how), x, g)[0]
+
+    x, g = eager.linspace(-6, 6, 97).to(dtype), eager.linspace(-2, 3, 97).to(dtype)
+    expected = gradient(x.float(), g.float()).to(dtype)
+    for run in (gradient, jit(gradient, backend="eager")):
+        found = run(x, g)
+        assert found.dtype is dtype and found.tolist() == expected.tolist()
