@@ -378,7 +378,7 @@ CLAIMS = {
         "Where the ways meet": "tests/jitcap/capture/test_branches.py::test_one_graph",
         "Python gives no gradient, and": "tests/jitcap/capture/test_branches.py::test_one_graph "
         "tests/jitcap/capture/test_branches.py::test_what_splits_is_right",
-        "`max` and `min` of": "tests/never_wrong/programs_control_flow.py",
+        "`max` and `min` of": "tests/never_wrong/language/control_flow.py",
         "What one way prints": "tests/jitcap/capture/test_calls_in_branches.py",
         "It splits where that": "tests/jitcap/capture/test_branches.py::test_what_splits_is_right "
         "tests/jitcap/capture/test_branches.py::test_the_record_says_why",
@@ -405,15 +405,15 @@ CLAIMS = {
         "A loop over the layers": "tests/jitcap/passes/test_repeats.py",
     },
     "docs/limits.md": {
-        "* A program that looks at frames": "tests/never_wrong/programs_frames.py",
+        "* A program that looks at frames": "tests/never_wrong/language/frames.py",
         "* A recursion of more": "tests/jitcap/capture/test_limits.py::test_a_recursion_is_as_deep_as_in_python",
-        "* A print, a log record": "tests/never_wrong/programs_output.py",
+        "* A print, a log record": "tests/never_wrong/text/output.py",
         "What is not captured splits": "tests/jitcap/capture/test_breaks.py::test_same_answer",
         "* Python 3.11, 3.12": SELF + "test_another_python_is_said",
         "* Sizes that vary are symbols": "tests/jitcap/sizes/test_sizes.py tests/eager/device/test_sizes.py "
         "tests/eager/base/test_options.py::test_sizes_that_vary",
         "* A cache (`functools.lru_cache`)": "tests/jitcap/capture/test_package_caches.py "
-        "tests/never_wrong/programs_state_caches.py",
+        "tests/never_wrong/state_between_calls/caches.py",
         "* An option of PyTorch's": "tests/eager/base/test_options.py",
         "* The length of a list": "tests/jitcap/capture/test_limits.py::"
         "test_a_list_that_only_grows_is_not_a_version_for_each_length",

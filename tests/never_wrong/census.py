@@ -12,10 +12,10 @@ from pathlib import Path
 
 os.environ.setdefault("JITCAP_STRICT", "1")
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-harness = importlib.import_module("never_wrong.harness")
-for path in sorted(HERE.glob("programs_*.py")):
-    importlib.import_module(f"never_wrong.{path.stem}")
+sys.path.insert(0, str(HERE.parents[1]))
+harness = importlib.import_module("tests.never_wrong.harness")
+for path in sorted(HERE.glob("*/*.py")):
+    importlib.import_module(f"tests.never_wrong.{path.parent.name}.{path.stem}")
 
 
 def main(part: str = "") -> None:

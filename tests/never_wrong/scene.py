@@ -1,4 +1,4 @@
-"""For the programs of programs_state_*.py: one call, then one more after each change of the world."""
+"""For the programs of state_between_calls/: one call, then one more after each change of the world."""
 
 import builtins
 import decimal
@@ -13,8 +13,7 @@ import warnings
 import eager
 from eager import nn
 from eager.nn import functional as F
-
-from .harness import Call, Program
+from tests.never_wrong.harness import Call, Program
 
 _COUNT = itertools.count()
 _SHARED = (builtins, eager, F, operator, time, eager.Tensor, nn.Module, nn.ReLU, nn.Linear)

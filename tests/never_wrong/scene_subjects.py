@@ -1,4 +1,4 @@
-"""Subtypes of numbers, strings and containers, for the programs of programs_state_*.py."""
+"""Subtypes of numbers, strings and containers, for the programs of state_between_calls/."""
 
 import collections
 import enum

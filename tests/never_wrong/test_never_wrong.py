@@ -1,14 +1,14 @@
-"""Every case of the programs_*.py beside this file: plain Python's answer, exception and effects."""
+"""Every case of the folders beside this file: plain Python's answer, exception and effects."""
 
 import importlib
 from pathlib import Path
 
 import pytest
 
-from .harness import CASES, check
+from tests.never_wrong.harness import CASES, check
 
-for path in sorted(Path(__file__).parent.glob("programs_*.py")):
-    importlib.import_module(f".{path.stem}", __package__)
+for path in sorted(Path(__file__).parent.glob("*/*.py")):
+    importlib.import_module(f"tests.never_wrong.{path.parent.name}.{path.stem}")
 
 PARAMETERS = [pytest.param(name, id=f"{each.group}-{name}") for name, each in CASES.items()]
 
