@@ -17,8 +17,9 @@ PARTIAL_BYTES: Final = 1280 << 10  # partial weight gradients: more cost more th
 # (places of the result, least channels of a group, least samples): up to so many places the batch
 # gives the rows (jitcap_conv_maps.h). Measured: there it is 1.0 to 9 times as fast as bands, beyond
 # them slower; few channels fill no lanes, few samples no rows, but with a handful of places neither
-# do bands.
-BY_BATCH: Final = ((16, 2, 1), (64, 4, 6), (128, 6, 6), (256, 8, 6))
+# do bands (of a single sample they are 1.4 to 1.8 times as fast, forward, from 5 places on).
+BY_BATCH: Final = ((4, 2, 1), (16, 2, 2), (64, 4, 6), (128, 6, 6), (256, 8, 6))
+BY_BATCH_INPUT: Final = ((16, 2, 1), *BY_BATCH[2:])  # of gradients by the input
 BY_BATCH_WEIGHT: Final = ((16, 2, 1), (64, 8, 6), (256, 12, 6))  # of weight gradients
 # Places up to which depthwise ones are by batch, too (channels are their lanes then): at stride 1,
 # and above, where bands are slow. Measured: 1.1 to 15 times as fast.
@@ -56,7 +57,7 @@ class Geometry:
         plain = ones and same_all(self.size, self.out) and not any(self.padding)
         return plain and min(map(hint, (self.c, self.o, numel(self.out)))) >= 32
 
-    def by_batch(self, limits: tuple[tuple[int, int, int], ...] = BY_BATCH) -> bool:
+    def by_batch(self, limits: tuple[tuple[int, int, int], ...]) -> bool:
         """Whether the samples are the rows of products."""
         if not is_static((self.n, self.c, self.o, *self.size, *self.out, *self.kernel)):
             return False
@@ -184,7 +185,7 @@ def _correlate(w: Writer, g: Geometry, name: str, reach: list[_Reach], cin: int,
         _product(w, g, weight, source, cout)
         return
     packed = g.groups * _padded(cout, size) * cin * g.taps
-    if g.by_batch():
+    if g.by_batch(BY_BATCH if name == "conv" else BY_BATCH_INPUT):
         results, places = map(numel, (g.out, g.size) if name == "conv" else (g.size, g.out))
         packed, tiles = packed + g.groups * _rows(g.n) * cin * places, results
         if g.is_depthwise:
