@@ -33,7 +33,8 @@ from codegen.ir.sizes import (
 )
 
 LANES: Final = 16
-LANE_BY_LANE: Final = -0.25  # what an access gains that takes an instruction for each lane
+STRIDED: Final = 0.05  # what an access gains whose lanes are apart
+GATHERED: Final = -0.25  # or at places that data choose: an address for each
 # Weighted elements below which starting threads costs more than it gains.
 PARALLEL_WORK: Final = 1 << 15
 
@@ -252,12 +253,13 @@ def _score(a: Axis, stage: Stage) -> float:
     loads = [x.offset for x in stage.loads()]
     for offset in [*loads, *(s.offset for s in stage.stores)]:
         c = affine.coefficient(offset, at)
-        total += 1.0 if is_either(c, 1) else 0.6 if is_either(c, 0) else LANE_BY_LANE
+        apart = GATHERED if c is None else STRIDED
+        total += 1.0 if is_either(c, 1) else 0.6 if is_either(c, 0) else apart
         count += 1
     if not loads:  # computing from nothing still gains
         total += 0.5 * len(stage.reductions)
         count += len(stage.reductions)
-    return max(total / count, 0.05) if count else 0.5
+    return max(total / count, STRIDED) if count else 0.5
 
 
 def is_either(c: Size | None, *values: int) -> bool:
