@@ -207,17 +207,24 @@ template <class S, int W> struct Side {
   bool direct;  // whole panels are read where they lie
   const P *made = nullptr;  // or else these were made before, `apart` elements from each other
   i64 apart = 0;
+  bool spread = false;  // or copied as they lie, along k, with rows on other cache sets
+  JC_INLINE i64 line() const { return k + 64 / i64(sizeof(P)); }  // from one of these rows to the next
   JC_INLINE i64 panels() const { return (size + W - 1) / W; }
-  JC_INLINE i64 each() const { return room<P, W>(steps_of<S>(k)); }  // elements of a panel
+  JC_INLINE i64 each() const { return spread ? W * line() : room<P, W>(steps_of<S>(k)); }  // elements of a panel
   JC_INLINE bool lies(i64 i) const { return direct && (i + 1) * W <= size; }
   JC_INLINE void pack_to(P *to, i64 lo, i64 hi) const {
     if (made) return;
-    if (x.row == 1 && !direct) pack_rows<S, W>(smaller(size, hi * W) - lo * W, k, x.at + lo * W, x.col, to, each());
+    if (spread) {
+      for (i64 i = lo * W; i < hi * W; i++, to += line())
+        if (i < size) __builtin_memcpy(to, x.at + i * x.row, k * sizeof(S));
+        else __builtin_memset(to, 0, k * sizeof(S));
+    } else if (x.row == 1 && !direct) pack_rows<S, W>(smaller(size, hi * W) - lo * W, k, x.at + lo * W, x.col, to, each());
     else for (i64 i = lo; i < hi; i++)
       if (!lies(i)) pack<S, W>(size - i * W, k, x.at + i * W * x.row, x.row, x.col, to + (i - lo) * each());
   }
   JC_INLINE Panel<P> panel(const P *packed, i64 i) const {  // packed: where panel i would be
     if (made) return {made + i * apart, W, false};
+    if (spread) return {packed, line(), true};
     if (!lies(i)) return {packed, W, false};
     return {(const P *)(x.at + i * W * x.row), x.row == 1 ? x.col : x.row, x.row != 1};
   }
@@ -430,7 +437,9 @@ template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S
   int team = team_for_product(m, n, k);
   bool swapped = m <= n, few = n <= W;
   auto small = [](i64 lanes, i64 k, i64 apart) { return lanes * k * i64(sizeof(S)) <= CACHED && apart * i64(sizeof(S)) % LINES; };
-  bool direct_a = As && (n <= 8 * W || small(m, k, a.col)) && (a.row == 1 || (a.col == 1 && (few || a.row * i64(sizeof(S)) % LINES)));
+  bool clash = a.row * i64(sizeof(S)) % LINES == 0;
+  bool direct_a = As && (n <= 8 * W || small(m, k, a.col)) && (a.row == 1 || (a.col == 1 && (few || !clash)));
+  bool spread_a = As && n <= 2 * W && a.col == 1 && clash && !direct_a;  // for so few columns turning costs more
   bool direct_b = As && !b.panels.at && b.col == 1 && (m <= 2 * M || small(n, k, b.row));
   i64 most = DEPTH<P> * (in_pairs<S> ? 2 : 1), parts = (k + most - 1) / most, depth = up((k + parts - 1) / parts, 16);
   i64 lanes = SHARED, panel = swapped ? M : W, step = depth;
@@ -445,7 +454,7 @@ template <class S> JC_NOINLINE bool packed_product(i64 m, i64 n, i64 k, JcView<S
     for (i64 j = 0; j < n; j += nc)
       for (i64 p = 0; p < k; p += step) {
         i64 deep = smaller(k - p, step);
-        Side<S, M> x = {{a.at + i * a.row + p * a.col, a.row, a.col}, smaller(m - i, mc), deep, direct_a};
+        Side<S, M> x = {{a.at + i * a.row + p * a.col, a.row, a.col}, smaller(m - i, mc), deep, direct_a, nullptr, 0, spread_a};
         Side<S, W> y = {{b.at + j * b.col + p * b.row, b.col, b.row}, smaller(n - j, nc), deep, direct_b};
         if (auto made = b.panels; made.at) {
           y.apart = W * steps_of<S>(made.deep);

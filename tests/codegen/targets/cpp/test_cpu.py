@@ -472,6 +472,7 @@ def test_bricks_of_all_instruction_sets(isa):
     for dtype in ("float32", "float16", "bfloat16"):
         kind = by_name(dtype)
         shapes = (5, 7, 3), (47, 95, 301), (9, 70, 401), (70, 9, 400), (33, 40, 850)
+        shapes += (40, 50, 1024), (45, 30, 512)  # rows of a that fall on the same cache sets
         for m, n, k in shapes:
             outs = (Spec((m, n), F32),) * 2
             run = module.runner(f"product_{dtype}", Signature("ttiiiii", outs))
