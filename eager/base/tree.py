@@ -130,7 +130,7 @@ def ragged(data: Any) -> Exception:
             return TypeError("not a sequence")
         if len(x) != lengths[dim]:
             text = f"expected sequence of length {lengths[dim]} at dim {dim} (got {len(x)})"
-            return ValueError(text)
+            return ValueError(f"{text}: pad them to one, as nn.utils.rnn.pad_sequence does")
         found = (unlike(each, dim + 1) for each in x)
         return next((error for error in found if error is not None), None)
 

@@ -76,9 +76,9 @@ def _refuse(data: Any, array: Any) -> None:
     strange = next((kind for kind in kinds if kind not in (int, float, bool, complex)), None)
     if array.dtype.kind != "O" or strange is None:
         if array.dtype.kind == "U":
-            raise ValueError("too many dimensions 'str'")
+            raise ValueError("too many dimensions 'str': number the words, text has no dtype")
         raise ValueError("Overflow when unpacking long long")
-    raise RuntimeError(f"Could not infer dtype of {strange.__name__}")
+    raise RuntimeError(f"Could not infer dtype of {strange.__name__}: it is no number, leave it out")
 
 
 def _kinds(data: Any) -> set[DType]:

@@ -478,7 +478,8 @@ def _conform(target: Tensor, value: Tensor) -> Tensor:
     have, want = value.dtype, target.dtype
     if have.category > want.category:
         raise RuntimeError(
-            f"result type {have.name} can't be cast to the desired output type {want.name}"
+            f"result type {have.name} can't be cast to the desired output type {want.name}: x.to("
+            f"{have.name}) before it is written, or an operation that is not in place"
         )
     if value._array.shape != target._array.shape:
         if len(value._array.shape) > len(target._array.shape) or not _fits(

@@ -139,7 +139,7 @@ def _normalise(x: Tensor, index: Any) -> list[Any]:
     items = [_as_int(_as_mask(i)) for i in items]
     used = sum(map(_consumed, items))
     if used > x.ndim:
-        raise IndexError(f"too many indices for tensor of dimension {x.ndim}")
+        raise IndexError(f"too many indices for tensor of dimension {x.ndim}: {used}")
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1 and dots[1:] == [*range(dots[1], len(items))]:  # at the end, they take nothing
         del items[dots[1] :]

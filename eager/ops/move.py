@@ -374,7 +374,8 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         if x.shape != tensors[0].shape:
             raise RuntimeError(
                 f"stack expects each tensor to be equal size, but got {list(tensors[0].shape)} at "
-                f"entry 0 and {list(x.shape)} at entry {i}"
+                f"entry 0 and {list(x.shape)} at entry {i}: pad them to one (nn.utils.rnn."
+                "pad_sequence; in a DataLoader by its collate_fn)"
             )
     return cat([x.unsqueeze(d) for x in tensors], d)
 

@@ -97,7 +97,8 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """(K) x (K) -> ()."""
     if input.ndim != 1 or tensor.ndim != 1:
-        raise RuntimeError(f"1D tensors expected, but got {input.ndim}D and {tensor.ndim}D tensors")
+        found = f"{input.ndim}D and {tensor.ndim}D tensors"
+        raise RuntimeError(f"1D tensors expected, but got {found}: matmul() takes matrices")
     if input.shape != tensor.shape:
         raise RuntimeError(
             f"inconsistent tensor size, expected tensors of the same size, got {input.shape[0]} "

@@ -58,7 +58,7 @@ SHAPES = [
     mistake(
         "stack",
         RuntimeError,
-        "stack|[2]|[3]",
+        "stack|[2]|[3]|pad_sequence",
         "torch.stack([torch.ones(2), torch.ones(3)])",
     ),
     mistake(
@@ -135,7 +135,7 @@ SHAPES = [
         "nn.MultiheadAttention(10, 3)",
     ),
     mistake("bmm", RuntimeError, "bmm|3|2", "torch.bmm(torch.ones(2, 3), torch.ones(3, 4))"),
-    mistake("dot", RuntimeError, "1D|2D", "torch.dot(torch.ones(2, 3), torch.ones(2, 3))"),
+    mistake("dot", RuntimeError, "1D|matmul", "torch.dot(torch.ones(2, 3), torch.ones(2, 3))"),
     mistake("expand", RuntimeError, "expand|3|4", "torch.ones(2, 3).expand(2, 4)"),
     mistake("t of a batch", RuntimeError, "t()|2 dimensions|3D", "torch.ones(2, 3, 4).t()"),
     mistake("permute", RuntimeError, "permute|3|2", "torch.ones(2, 3, 4).permute(1, 0)"),
@@ -157,7 +157,7 @@ SHAPES = [
 
 INDICES = [
     mistake("index", IndexError, "index 5|dimension 0|[2, 3]", "torch.ones(2, 3)[5]"),
-    mistake("too many indices", IndexError, "too many indices|2", "torch.ones(2, 3)[0, 1, 2]"),
+    mistake("too many indices", IndexError, "too many|2: 3", "torch.ones(2, 3)[0, 1, 2]"),
     mistake(
         "mask of another shape",
         IndexError,
@@ -205,13 +205,15 @@ TYPES = [
         "floating point|int64",
         "torch.tensor([1, 2], requires_grad=True)",
     ),
-    mistake("ragged list", ValueError, "length 2|dim 1|got 1", "torch.tensor([[1, 2], [3]])"),
-    mistake("None in a tensor", RuntimeError, "dtype of NoneType", "torch.tensor([1.0, None])"),
-    mistake("text in a tensor", ValueError, "str", "torch.tensor(['a', 'b'])"),
+    mistake(
+        "ragged list", ValueError, "length 2|got 1|pad_sequence", "torch.tensor([[1, 2], [3]])"
+    ),
+    mistake("None in a tensor", RuntimeError, "of NoneType|leave", "torch.tensor([1.0, None])"),
+    mistake("text in a tensor", ValueError, "str|number", "torch.tensor(['a', 'b'])"),
     mistake(
         "float into ints",
         RuntimeError,
-        "float32|int64|cast",
+        "float32|int64|cast|.to(float32)",
         "x = torch.tensor([1, 2])\nx += torch.tensor([0.5, 0.5])",
     ),
     mistake("number in place of a tensor", TypeError, "relu|Tensor|float", "torch.relu(1.5)"),
@@ -247,7 +249,7 @@ LOSSES = [
     mistake(
         "batches of two sizes",
         ValueError,
-        "batch|4|3",
+        "batch|4|3|first dimension",
         "F.cross_entropy(torch.ones(4, 3), torch.tensor([0, 1, 2]))",
     ),
     mistake(
@@ -360,7 +362,7 @@ MODELS = [
     mistake(
         "no forward",
         NotImplementedError,
-        "Net|forward",
+        "Net|forward|define",
         "class Net(nn.Module):\n    pass\nNet()(torch.ones(2))",
     ),
     mistake(
@@ -405,7 +407,7 @@ MODELS = [
     mistake(
         "tensor in place of a parameter",
         TypeError,
-        "weight|Parameter",
+        "weight|nn.Parameter(|copy_",
         "m = nn.Linear(2, 2)\nm.weight = torch.ones(2, 2)",
         2,
     ),
@@ -427,7 +429,7 @@ MODELS = [
     mistake(
         "samples of two sizes",
         RuntimeError,
-        "stack|[2]|[3]",
+        "stack|[2]|[3]|collate_fn",
         "data = [torch.ones(2), torch.ones(3)]\n"
         "next(iter(torch.utils.data.DataLoader(data, batch_size=2)))",
         9,

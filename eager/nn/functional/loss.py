@@ -60,7 +60,8 @@ def _class_dim(name: str, input: Tensor, target: Tensor) -> int:
     if input.ndim > 1 and target.ndim and target.shape[0] != input.shape[0]:
         raise ValueError(
             f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
-            f"({target.shape[0]})."
+            f"({target.shape[0]}). The batch is the first dimension of both: the input has shape "
+            f"{tuple(input.shape)}, the target {tuple(target.shape)}"
         )
     if input.ndim == 1 and target.ndim == 1 and target.shape[0] != 1:
         raise ValueError(

@@ -57,7 +57,8 @@ class Module(Hooked, State):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(
-            f'Module [{type(self).__name__}] is missing the required "forward" function'
+            f'Module [{type(self).__name__}] is missing the required "forward" function: '
+            "define it in the class"
         )
 
     # ------------------------------------------------------------------------------- calling
@@ -350,6 +351,10 @@ def _forget(name: str, *holders: dict[str, Any]) -> None:
 
 def _only_none(what: str, wanted: str, name: str, value: Any) -> None:
     if value is not None:
+        cure = (
+            f": wrap it, {wanted}(x), or copy_() it under no_grad()" if what == "parameter" else ""
+        )
         raise TypeError(
-            f"cannot assign '{type(value).__name__}' as {what} '{name}' ({wanted} or None expected)"
+            f"cannot assign '{type(value).__name__}' as {what} '{name}' "
+            f"({wanted} or None expected){cure}"
         )
