@@ -78,7 +78,7 @@ def _refuse(data: Any, array: Any) -> None:
         if array.dtype.kind == "U":
             raise ValueError("too many dimensions 'str': number the words, text has no dtype")
         raise ValueError("Overflow when unpacking long long")
-    raise RuntimeError(f"Could not infer dtype of {strange.__name__}: it is no number, leave it out")
+    raise RuntimeError(f"Could not infer dtype of {strange.__name__}: no number, leave it out")
 
 
 def _kinds(data: Any) -> set[DType]:
