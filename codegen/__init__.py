@@ -27,6 +27,7 @@ from codegen.fuse.lower import lower
 from codegen.fuse.pack_once import pack_once
 from codegen.fuse.recompute import recompute
 from codegen.fuse.row_blocks import row_blocks
+from codegen.fuse.split_loops import split_loops
 from codegen.fuse.transpose_products import transpose_products
 from codegen.ir import expr
 from codegen.ir.schema import Call, Check, Fused, Library, Program, Target, Unsupported, Value
@@ -95,6 +96,7 @@ BACKENDS: Final[dict[str, Backend]] = {
             *front(
                 Stage("chunked", chunk_rows),
                 Stage("blocks", row_blocks),
+                Stage("split_loops", split_loops),
                 Stage("packed", pack_once),
                 Stage("loops", lower),
             ),

@@ -88,7 +88,7 @@ def _chunk(aval: Aval) -> int:
 # ---------------------------------------------------------------------------------- rules of rows
 
 
-def _spread(call: Call, dim: int) -> list[int | None] | None:
+def spread(call: Call, dim: int) -> list[int | None] | None:
     """The dimension of the rows in each operand, where the result's is `dim`: the rows of the
     result are of the same rows of these operands, and of all of the others (None). None: they
     are of more."""
@@ -182,7 +182,7 @@ class _Region:
     def _result_rows(self, call: Call) -> int | None:
         shape = call.outs[0].aval.shape
         found = (d for d, n in enumerate(shape) if n == self.size)
-        return next((d for d in found if self._agrees(call, _spread(call, d))), None)
+        return next((d for d in found if self._agrees(call, spread(call, d))), None)
 
     def _agrees(self, call: Call, dims: Sequence[int | None] | None) -> bool:
         """Whether the rows of operands that depend on the seed are these, and there are any."""
@@ -244,7 +244,7 @@ class _Region:
         if call is self.seed:
             return [0, None]
         if len(call.outs) == 1 and call.outs[0].id in self.rows:
-            return _spread(call, self.rows[call.outs[0].id])
+            return spread(call, self.rows[call.outs[0].id])
         if not summed or not self._is_sum(call):
             return None
         self.sums.add(call)
@@ -262,7 +262,7 @@ class _Region:
             or call.op.kind not in ("pointwise", "cast", "view")
         ):
             return False
-        if out.aval.numel < self.seed.outs[0].aval.numel or _spread(call, places[0]) is None:
+        if out.aval.numel < self.seed.outs[0].aval.numel or spread(call, places[0]) is None:
             return False
         if self.is_read_outside(out):
             return False

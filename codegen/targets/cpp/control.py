@@ -18,9 +18,10 @@ from typing import Any
 
 from codegen.fuse.bodies import Parts
 from codegen.ir.schema import Access, Unsupported
-from codegen.ir.sizes import at_least, covering, is_contiguous
-from codegen.targets.cpp.step import Writer
+from codegen.ir.sizes import Size, at_least, covering, is_contiguous, round_up
+from codegen.targets.cpp.step import ALIGN, Writer
 from codegen.targets.cpp.table import size_text
+from eager.base import threads
 
 ARGUMENTS = "void **b, const double *s, void *arena, char *work, void **top"
 
@@ -46,49 +47,89 @@ def _turns(w: Writer, i: int) -> str:
 
 
 def scan(w: Writer, body: str) -> None:
-    """The loop around the body."""
-    parts, step = Parts.of(w.step), w.step
-    work, length = _work(w), size_text(parts.length)
+    """The loop around the body; where rows are cut into blocks, one for each block."""
+    parts, step, blocks = Parts.of(w.step), w.step, w.step.attrs.get("blocks", 1)
+    length = size_text(parts.length)
+    room = covering((1, *(made["plan"].arena_bytes for made in step.bodies)))
+    each = round_up(room, ALIGN)
+    work = w.take(room if blocks == 1 else each * threads.room())
     table = Table(w, range(parts.carried, len(step.operands)), first=0)
-    rows = range(parts.carried, parts.carried + parts.sequences)
     numbers, counting = table.numbers(range(parts.carried, parts.counters)), []
     for k, by in enumerate(parts.steps):
         i = parts.counters + k
         w.lines.append(f"const double start{k} = {table.bits(i)};")
         grown = f"bitcast<f64>(as_i64(start{k}) + i_ * {size_text(by)})"
         counting.append(f"z[{table.places[i]}] = {grown};")
-    moving = [table.pointer(i, f" + t_ * {size_text(w.access(i).strides[0])}") for i in rows]
-    if step.attrs.get("in_place"):
-        starts = []
-        for i in range(parts.carried):
-            w.lines.append(
-                f"__builtin_memset({w.out(i)}, 0, {size_text(step.out_avals[i].nbytes)});"
-            )
-            moving.append(f"q[{i}] = {w.out(i)};")
-    else:
-        starts = [_start(w, i) for i in range(parts.carried)]
-    for i, start in enumerate(starts):
-        w.lines.append(_turns(w, i))
-        moving.append(f"q[{i}] = i_ ? turn{i}[({length} - i_) & 1] : (void *)({start});")
-        moving.append(f"q[{table.pointers + i}] = turn{i}[({length} - 1 - i_) & 1];")
-    for i in range(parts.carried, len(step.outs)):
-        size = math.prod(step.out_avals[i].shape[1:]) * step.out_avals[i].dtype.itemsize
-        at = f"(char *)({w.out(i)}) + t_ * {size_text(size)}"
-        moving.append(f"q[{table.pointers + i - parts.carried + len(starts)}] = {at};")
-    fixed = table.set_pointers(i for i in table.fixed if i not in rows)
-    w.lines += [table.declared(len(step.outs)), *numbers, *fixed]
+    starts = [] if step.attrs.get("in_place") else [_start(w, i) for i in range(parts.carried)]
+    w.lines += [_turns(w, i) for i in range(len(starts))]
+    moving = _moving(w, table, starts)
+    fixed = [
+        table.pointer(i, _at_row(w, x.strides[0]) if i in step.attrs.get("cut", ()) else "")
+        for i, x in enumerate(step.operands)
+        if i >= parts.carried + parts.sequences and isinstance(x, Access)
+    ]
     at = f"{length} - 1 - i_" if parts.reverse else "i_"
-    w.lines += [
+    own = work if blocks == 1 else f"{work} + member() * {size_text(each)}"
+    loop = [
+        table.declared(len(step.outs)),
+        *numbers,
+        *fixed,
         f"for (i64 i_ = 0; i_ < {length}; i_++) {{",
         f"  const i64 t_ = {at};",
         *(f"  {line}" for line in (*moving, *counting)),
-        f"  if ({_run(w, body, work)}) return 1;",
+        f"  if ({_run(w, body, own)}) return{' 1' if blocks == 1 else ''};",
         "}",
     ]
+    w.lines += loop if blocks == 1 else _by_blocks(w, loop)
     if not at_least(parts.length, 1):
         for i, start in enumerate(starts):
             count = size_text(step.out_avals[i].nbytes)
             w.lines.append(f"if (!{length}) __builtin_memcpy({w.out(i)}, {start}, {count});")
+
+
+def _moving(w: Writer, table: Table, starts: Sequence[str]) -> list[str]:
+    """What the pointers of a scan are in round `i_`, which is at the place `t_` of sequences."""
+    parts, step, moving = Parts.of(w.step), w.step, []
+    length, cut = size_text(parts.length), step.attrs.get("cut", ())
+    for i in range(parts.carried, parts.carried + parts.sequences):
+        by, *inner = w.access(i).strides
+        row = _at_row(w, inner[0]) if i in cut else ""
+        moving.append(table.pointer(i, f" + t_ * {size_text(by)}{row}"))
+    for i in range(parts.carried - len(starts)):  # written over
+        w.lines.append(f"__builtin_memset({w.out(i)}, 0, {size_text(step.out_avals[i].nbytes)});")
+        moving.append(f"q[{i}] = {w.out(i)};")
+    for i, start in enumerate(starts):
+        size = math.prod(step.out_avals[i].shape[1:])
+        row = _at_row(w, size * step.out_avals[i].dtype.itemsize)
+        turn, first = f"(char *)turn{i}" if row else f"turn{i}", f"{start}{_at_row(w, size)}"
+        moving.append(f"q[{i}] = i_ ? {turn}[({length} - i_) & 1]{row} : (void *)({first});")
+        moving.append(f"q[{table.pointers + i}] = {turn}[({length} - 1 - i_) & 1]{row};")
+    for i in range(parts.carried, len(step.outs)):
+        shape, nbytes = step.out_avals[i].shape, step.out_avals[i].dtype.itemsize
+        row = _at_row(w, math.prod(shape[2:]) * nbytes)
+        at = f"(char *)({w.out(i)}) + t_ * {size_text(math.prod(shape[1:]) * nbytes)}{row}"
+        moving.append(f"q[{table.pointers + i - parts.carried + len(starts)}] = {at};")
+    return moving
+
+
+def _at_row(w: Writer, step: Size) -> str:
+    """What moves a pointer to the first row of a block, where there are any."""
+    return f" + row_ * {size_text(step)}" if "blocks" in w.step.attrs else ""
+
+
+def _by_blocks(w: Writer, loop: Sequence[str]) -> list[str]:
+    """The loop for each block of rows, side by side. (What fails is in the record of errors.)"""
+    blocks, rows = w.step.attrs["blocks"], w.step.out_avals[0].shape[0]
+    worth = f"team_for_product({Parts.of(w.step).length * rows}, {w.step.attrs['work']}, 1)"
+    return [
+        f"parallel({blocks}, 1, {worth}, [&](i64 lo_, i64 hi_) {{",
+        "  for (i64 u_ = lo_; u_ < hi_; u_++) {",
+        f"    const i64 row_ = u_ * {rows // blocks};",
+        *(f"    {line}" for line in loop),
+        "  }",
+        f"}}, {blocks});",
+        "if (error_of(arena)->code) return 1;",
+    ]
 
 
 def _start(w: Writer, i: int) -> str:
