@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import operator
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, cast
 
@@ -34,6 +35,7 @@ from jitcap.capture.sizes import counted, growing
 from jitcap.guards.guard import Equals, Length, TypeIs
 
 _ORDERED: Final = ("pop", "__iter__", "__repr__", "__reduce__", "__reduce_ex__")  # of a set
+PERMUTED: Final = 6  # so many members of a set are tried in each order
 _FEW = 32  # a run-time number is compared with each of as many elements of a set, and not hashed
 
 
@@ -451,6 +453,13 @@ class SetShadow(Shadow):
     def replay(self, make: Maker) -> list[Effect]:
         write = partial(self.write, make)
         gone, new = self._differences()
+
+        def before() -> set[Any]:
+            again = _again(self.real)
+            again.difference_update(gone)
+            return again
+
+        new = _as_added(make.session, new, self.twin, before)
         effects = [write("{t}.difference_update({v})", value=f"[{make.all(gone)}]")] if gone else []
         return effects + ([write("{t}.update({v})", value=f"[{make.all(new)}]")] if new else [])
 
@@ -468,8 +477,8 @@ class FrozensetKind(ContainerKind):
         return s.outside.constant(real, origin)
 
     def rebuild(self, make: Maker, value: Any) -> str:
-        make.session.order_seen(value)
-        return make.let(f"frozenset(({make.all(value)}{',' if value else ''}))")
+        members = make.all(_as_added(make.session, value, value))
+        return make.let(f"frozenset(({members}{',' if value else ''}))")
 
     def settle(self, s: Session, value: Any, depth: int) -> None:
         s.order_seen(value)
@@ -512,16 +521,47 @@ class SetKind(FrozensetKind, MutableKind):
     """A set."""
 
     def rebuild(self, make: Maker, value: Any) -> str:
-        make.session.order_seen(value)
         return make.mutable(self, value)
 
     def filling(self, make: Maker, name: str, value: Any) -> list[str]:
-        return [f"{name}.update([{make.all(value)}])"] if value else []
+        members = make.all(_as_added(make.session, value, value))
+        return [f"{name}.update([{members}])"] if value else []
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         self.check(real, origin)
         s.outside.constant(set(real), origin)
         return s.outside.register(SetShadow(real, origin, _again(real)))
+
+
+def _as_added(
+    s: Session, new: Iterable[Any], whole: Iterable[Any], before: Callable[[], set[Any]] = set
+) -> list[Any]:
+    """The members `new` in an order in which a set that has them added stands in the order of
+    `whole`: those that fall on one place of its table stand as they came. Raises Break where their
+    addresses decide, or no order of a few does it."""
+    added, wanted = [*new], [*whole]
+    s.order_seen(added)
+    if added and len(wanted) > 1 and all(map(_hashes_alike, wanted)):
+        if not all(type(x) in _NUMBERS for x in wanted):
+            s.bound_to = "the order of a set"
+        orders = itertools.permutations(added) if len(added) <= PERMUTED else (added,)
+        for order in orders:
+            again = before()
+            again.update(order)
+            if all(map(operator.is_, again, wanted)):
+                return [*order]
+        raise Break("opaque object", "the order of a set, which a copy does not have")
+    return added
+
+
+_NUMBERS: Final = (bool, int, float, complex)
+
+
+def _hashes_alike(member: Any) -> bool:
+    """True if the hash of the member is no code of the program."""
+    if type(member) in (tuple, frozenset):
+        return all(map(_hashes_alike, member))
+    return type(member) in (*_NUMBERS, str, bytes, type(None))
 
 
 def _again(real: set[Any]) -> set[Any]:

@@ -2,6 +2,7 @@
 stands for the objects during capture lies elsewhere."""
 
 import heapq
+import random
 
 import pytest
 
@@ -68,6 +69,45 @@ def test_order_is_that_of_the_objects(name):
         boxes = [Box(i) for i in range(count)]
         expected, found = program(boxes), compiled(boxes)
         assert [*found] == [*expected] if type(expected) is set else found == expected
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
+def test_pairs_stand_as_they_were_added_wherever_the_objects_lie():
+    """Those of one place in the table stand as they came: in one of eighty tables of six."""
+    kept = []
+    compiled = jit(lambda boxes: {(a, b) for a in boxes for b in boxes[:2]}, backend="eager")
+    for count in range(300):
+        boxes = [Box(i) for i in range(6)]
+        kept.append((boxes, [object() for _ in range(count % 7)]))
+        assert [*compiled(boxes)] == [*{(a, b) for a in boxes for b in boxes[:2]}]
+
+
+def grown(found, numbers):
+    for number in numbers:
+        found.add(number)
+    found.discard(numbers[0])
+    return found
+
+
+GROWN = {
+    "made": lambda numbers: {*numbers},
+    "outside": lambda numbers: grown({1, 2}, numbers),
+    "frozen": lambda numbers: frozenset([3, *numbers]),
+    "words": lambda numbers: grown(set(), [str(n) for n in numbers]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
+@pytest.mark.parametrize("name", GROWN)
+def test_numbers_of_one_place_in_the_table_stand_as_they_came(name):
+    draw = random.Random(0)
+    program = GROWN[name]
+    for _ in range(40):
+        numbers = [draw.choice([draw.randrange(-9, 40), draw.randrange(1000)]) for _ in range(6)]
+        given = tuple(numbers[: draw.randrange(2, 7)])
+        compiled = jit(program, backend="eager")
+        for _ in range(2):
+            assert [*compiled(given)] == [*program(given)]
 
 
 def test_asking_for_members_is_one_graph():
