@@ -62,7 +62,7 @@ def _rows(body: Program, carried: int) -> Rows | None:
     if not all(is_static(v.aval.shape) and not v.aval.dtype.is_complex for v in body.values()):
         return None
     sizes = {v.aval.shape[0] if v.aval.ndim > 1 else 0 for v in body.outputs}
-    if len(sizes) != 1 or any(call.op.raises for call in body.calls):
+    if len(sizes) != 1 or 0 in sizes or any(call.op.raises for call in body.calls):
         return None
     rows: Rows = {v.id: 0 for v in body.outputs}
     for call in reversed(body.calls):

@@ -48,7 +48,8 @@ def _turns(w: Writer, i: int) -> str:
 
 def scan(w: Writer, body: str) -> None:
     """The loop around the body; where rows are cut into blocks, one for each block."""
-    parts, step, blocks = Parts.of(w.step), w.step, w.step.attrs.get("blocks", 1)
+    parts, step = Parts.of(w.step), w.step
+    blocks, cut = step.attrs.get("blocks", 1), step.attrs.get("cut", ())
     length = size_text(parts.length)
     room = covering((1, *(made["plan"].arena_bytes for made in step.bodies)))
     each = round_up(room, ALIGN)
@@ -64,9 +65,9 @@ def scan(w: Writer, body: str) -> None:
     w.lines += [_turns(w, i) for i in range(len(starts))]
     moving = _moving(w, table, starts)
     fixed = [
-        table.pointer(i, _at_row(w, x.strides[0]) if i in step.attrs.get("cut", ()) else "")
-        for i, x in enumerate(step.operands)
-        if i >= parts.carried + parts.sequences and isinstance(x, Access)
+        table.pointer(i, _at_row(w, w.access(i).strides[0]) if i in cut else "")
+        for i in table.fixed[parts.sequences :]
+        if not table.avals[i].weak
     ]
     at = f"{length} - 1 - i_" if parts.reverse else "i_"
     own = work if blocks == 1 else f"{work} + member() * {size_text(each)}"
