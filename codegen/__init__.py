@@ -203,7 +203,7 @@ def run_body(
 
 
 def checked() -> bool:
-    """Whether the stages' results are verified."""
+    """True if the stages' results are verified."""
     return os.environ.get("CHECK", "0") not in ("", "0")
 
 

@@ -50,7 +50,8 @@ def compile_op(
 
 
 def fail(site: str, where: str) -> Exception:
-    """What a check that failed on the device raises, by its text; `where`: the user's file:line."""
+    """The exception of a check that failed on the device, by its text; `where`: the user's
+    file:line."""
     return broken(site.partition("|")[0], where)
 
 
@@ -88,7 +89,7 @@ def _flops(op: Op, operands: Sequence[Operand], outs: Sequence[Aval]) -> int:
 
 
 class _Planner:
-    """Which memory each launch of an emitted program gets."""
+    """Assignment of memory to the launches of an emitted program."""
 
     def __init__(
         self, emitted: TritonProgram, operands: Sequence[Operand], into: Operand | None

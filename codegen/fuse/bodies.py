@@ -80,7 +80,8 @@ def _strides(step: Library, program: Program) -> dict[int, Strides]:
 
 
 def _strides_of_parts(step: Library, program: Program) -> dict[int, Strides]:
-    """The same where the body sees a part of each operand, of its last dimensions."""
+    """The strides of the operands of a step of blocks, by the inputs of its body, which sees a
+    block of each operand, of its last dimensions."""
     strides: dict[int, Strides] = {}
     given = zip(program.inputs[step.attrs["carried"] :], step.operands, strict=False)
     for (value, x), cut in zip(given, step.attrs["cuts"], strict=True):
@@ -138,8 +139,8 @@ def with_strides(program: Program, strides: dict[int, Strides]) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a scan's operands and results are: the numbers of carries and of sequences, the first
-    counter's place."""
+    """Layout of a scan's operands and results: the numbers of carries and of sequences, the
+    position of the first counter."""
 
     carried: int
     sequences: int

@@ -44,7 +44,7 @@ class Loop(Op):
 
 @dataclass(frozen=True, eq=False)
 class Product(Loop):
-    """What a program of ops has as matrix products, as routines take them."""
+    """A matrix product of a program of ops, in the form that routines take."""
 
     kind: ClassVar[str] = "contract"
 
@@ -157,7 +157,7 @@ class _Region:
         return int(self.seed.outs[0].aval.shape[0])
 
     def find(self) -> bool:
-        """Whether there is such a region."""
+        """Collect the calls of the region. False if there is none."""
         for call in self.program.calls:
             for v in tensors(call):
                 self.users.setdefault(v.id, []).append(call)
@@ -167,7 +167,7 @@ class _Region:
         return self._between() and all(map(self._is_closed, self.calls))
 
     def _follow(self) -> None:
-        """What depends on the seed, and where its rows are."""
+        """Collect the values that depend on the seed, and the dimension of their rows."""
         out = self.seed.outs[0].id
         self.rows[out] = 0
         self.after.add(out)
@@ -185,7 +185,7 @@ class _Region:
         return next((d for d in found if self._agrees(call, spread(call, d))), None)
 
     def _agrees(self, call: Call, dims: Sequence[int | None] | None) -> bool:
-        """Whether the rows of operands that depend on the seed are these, and there are any."""
+        """True if `dims` are the dimensions of the rows in the operands that depend on the seed."""
         if dims is None:
             return False
         return all(
@@ -253,7 +253,7 @@ class _Region:
         return _sums(call)
 
     def _is_only_inside(self, call: Call) -> bool:
-        """Whether an earlier call makes a large matrix for the region alone, of the same rows."""
+        """True if an earlier call makes a large matrix for the region alone, of the same rows."""
         out = call.outs[0]
         places = [d for i, d in self.slices if i == out.id]
         if (
@@ -270,7 +270,8 @@ class _Region:
         return True
 
     def _is_closed(self, call: Call) -> bool:
-        """Whether what the rest of the program reads of it is small, and sizes are known."""
+        """True if sizes are known, and the rest of the program reads no large result of the
+        call."""
         known = all(is_static(v.aval.shape) for v in (*tensors(call), *call.outs))
         return known and not any(self._is_large(v) and self.is_read_outside(v) for v in call.outs)
 

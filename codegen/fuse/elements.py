@@ -63,7 +63,7 @@ def checked_index(i: Expr, dim: int, size: Size, call: Step, *, negative: bool) 
 
 
 class Step(Protocol):
-    """What may fail: its op, and the user's line."""
+    """A step that may fail: its op, and the user's line."""
 
     @property
     def op(self) -> Op: ...

@@ -178,7 +178,7 @@ class _Build:
         return q.level if self.same_place(p, q, x) else q.level + 1
 
     def same_place(self, p: _Placed, q: _Placed, x: Read) -> bool:
-        """Whether `p` reads `q` at the element that the same loop iteration computes."""
+        """True if `p` reads `q` at the element that the same loop iteration computes."""
         if q.member.stored.nest.monoid or not same(q.length, p.length):
             return False
         return all(affine.substitute(i, p.by) is j for i, j in zip(x.index, q.at, strict=True))
@@ -272,5 +272,5 @@ class _Build:
 
 
 def _turn(key: tuple[int, Size]) -> tuple[int, int]:
-    """Where a stage stands in its kernel."""
+    """Sort key of a stage in its kernel."""
     return key[0], order_of(key[1])

@@ -140,8 +140,8 @@ class _Grouping:
         self.add(target, stored, row)
 
     def writes_with_checks(self, target: Group, stored: Stored) -> bool:
-        """Whether a check and a new value of an input would be together (a number may be: it goes
-        through a temporary)."""
+        """True if a check and a new value of an input would be in one group (a number may be: it
+        goes through a temporary)."""
         values = [stored.value, *(m.stored.value for m in target.members)]
         large = any(v.id in self.written and not same(v.aval.numel, 1) for v in values)
         return large and any(v.id in self.checks for v in values)
@@ -269,7 +269,7 @@ def _work(stored: Stored) -> Size:
 
 
 def is_column(stored: Stored) -> bool:
-    """Whether the reduction's memory is contiguous along an output axis rather than a reduced
+    """True if the reduction's memory is contiguous along an output axis rather than a reduced
     one."""
     over = {affine.axis_of(k) for k in stored.nest.over if k.terms}
     out = {affine.axis_of(a) for a in stored.nest.axes if a.terms}

@@ -150,15 +150,15 @@ class _Kept(set[int]):
         self.readers: dict[int, int] = {}
 
     def is_shared(self, nest: Nest, body: Expr) -> bool:
-        """Whether each of the bodies that a large one is cut into would compute this again."""
+        """True if each of the bodies that a large one is cut into would compute this again."""
         vid = nest.value.id
         return vid in self.crowded and self.readers[vid] > 1 and cost_of(body) > CHEAP
 
 
 @dataclass(slots=True)
 class _Use:
-    """How a value is used by what is stored later: by which stored values, how often read, and by
-    how large a loop.
+    """Uses of a value by what is stored later: the stored values that use it, the number of reads,
+    and the size of the largest loop that reads it.
 
     `outer`: every read leaves the reader's last axis out, so that the value is hoisted out of the
     inner loop."""
@@ -170,8 +170,8 @@ class _Use:
 
 
 class _Decision:
-    """Which values are stored: a reverse sweep, so that the fate of all readers is known when a
-    value is decided."""
+    """Choice of the values to store: a reverse sweep, so that the fate of all readers is known when
+    a value is decided."""
 
     def __init__(self, loops: Loops, forced: set[int]) -> None:
         self.loops = loops
@@ -291,7 +291,7 @@ def _chained(loops: Loops, readers: Mapping[int, int]) -> set[int]:
 
 
 def is_large(operand: Size, result: Size) -> bool:
-    """Whether reading an operand of so many elements counts beside writing the result (a bias or a
+    """True if reading an operand of so many elements counts beside writing the result (a bias or a
     row's mean does not)."""
     return hint(operand) * 4 > hint(result)
 

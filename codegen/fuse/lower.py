@@ -282,8 +282,8 @@ def _partial(s: _Lower, whole: Nest, wide: DType) -> tuple[Expr, tuple[Affine, .
 
 
 def _chunk(sizes: Sequence[Size]) -> int:
-    """How many elements of such loops are a part: whole inner loops where that is about CHUNK, so
-    that what is indexed by outer ones needs no quotients; else what divides their number."""
+    """Number of elements of a chunk of such loops: whole inner loops where that is about CHUNK, so
+    that what is indexed by outer ones needs no quotients; else a divisor of their number."""
     if not is_static(sizes):
         return CHUNK
     inner = 1
@@ -368,7 +368,7 @@ def _contract(s: _Lower, call: Call) -> None:
 
 
 def is_deep(a: Aval) -> bool:
-    """Whether a product of the matrices `a` is too deep to be made in tiles."""
+    """True if a product of the matrices `a` is too deep to be made in tiles."""
     size = 2 if a.dtype is dt.bfloat16 else a.dtype.compute.itemsize  # pairs are an element of 4
     return hint(a.shape[-1]) * size > MOST_DEEP
 
@@ -438,15 +438,15 @@ def _is_small(call: Call) -> bool:
 
 
 def _is_tiny(call: Call) -> bool:
-    """Whether a call of a routine for each matrix of a batch costs more than its product."""
+    """True if a call of a routine for each matrix of a batch costs more than its product."""
     a, b = tensors(call)
     return max(map(hint, (*a.aval.shape[-2:], b.aval.shape[-1]))) <= TINY_SIDE
 
 
 def _is_vector(call: Call) -> bool:
-    """Whether a side of the product is 1: every element of the matrix is read once, so a loop at
-    the speed of memory (shared among threads, fused with its neighbours) is all there is to gain.
-    """
+    """True if a side of the product is 1: every element of the matrix is read once, so a loop at
+    the speed of memory (shared among threads, fused with its neighbours) is all there is to
+    gain."""
     a, b = tensors(call)
     out = call.outs[0].aval
     sides = (*a.aval.shape[-2:], b.aval.shape[-1])

@@ -102,7 +102,7 @@ def matrix_order(shape: Shape, strides: Shape) -> tuple[bool, Size] | None:
 
 
 def _spans(stride: Size, length: Size) -> bool:
-    """Whether lines of `length` that are `stride` apart do not overlap."""
+    """True if lines of `length` that are `stride` apart do not overlap."""
     return at_least(stride, length) and at_least(stride, 1)
 
 

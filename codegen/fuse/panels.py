@@ -21,7 +21,7 @@ FEWEST = 3  # blocks of rows that read a matrix
 
 
 class Body(Protocol):
-    """What is asked of the body of a level."""
+    """Interface of the body of a level."""
 
     w: Any  # who writes the program
     frame: Frame
@@ -70,7 +70,7 @@ def _packed(body: Body, call: Call) -> Call | None:
 
 
 def _sums(call: Call, kind: DType) -> bool:
-    """Whether the brick's sums of products of that type are the result itself."""
+    """True if the brick's sums of products of that type are the result itself."""
     return kind.is_floating_point and call.outs[0].aval.dtype is kind.compute
 
 

@@ -151,7 +151,7 @@ class _Writer:
 
 
 def _even(size: Size, limit: int, step: int) -> int:
-    """How long a piece is: about as long as the others, at most `limit`, a multiple of `step`."""
+    """Length of equal blocks of `size`: all of it, or at most `limit` and a multiple of `step`."""
     limit = max(step, round_down(limit, step))
     if not is_static((size,)):
         return limit
@@ -265,7 +265,7 @@ class Body:
         return out
 
     def of(self, v: Any, axes: Axes) -> Any:
-        """What the body has of an operand whose last dimensions are `axes`."""
+        """The body's value for an operand whose last dimensions are `axes`."""
         if not isinstance(v, Value):
             return v
         if self.group.is_inside(v):
@@ -437,7 +437,7 @@ class _Level(Body):
             self.kept.append((out, self.computed(out)))
 
     def _is_read_later(self, v: Value) -> bool:
-        """Whether others than this level read it."""
+        """True if the value is wanted, or read by a call outside the group."""
         roles = self.group.roles
         return v.id in self.w.wanted or any(r not in roles for r in self.group.users.get(v.id, ()))
 
@@ -511,7 +511,7 @@ class _Level(Body):
         self.after.append(Call(call.op, (outer,), call.attrs, (out,), call.where))
 
     def _added(self, shape: Shape, out: Value, before: Value, after: Value) -> Value:
-        """What the parts of a sum are in, for each matrix."""
+        """The value that holds the partial sums, for each matrix."""
         whole = (*self.frame.batch, self.parts, *shape)
         total = self.w.value(whole, before.aval.dtype, out)
         self.sums.append((total, before, after))
@@ -540,7 +540,7 @@ class _Level(Body):
 
 
 def is_light(call: Call) -> bool:
-    """Whether elements from outside are cheaper to compute in a block than to hold for all."""
+    """True if elements from outside are cheaper to compute in a block than to hold for all."""
     if call.op.kind == "random":
         return call.attrs["dist"] != "normal"
     return call.op.kind in ("pointwise", "cast") or call.op.name in ("expand", "full")

@@ -35,7 +35,7 @@ Axes: TypeAlias = tuple[str, ...]  # of the last dimensions: "r" rows, "c" colum
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What the elements of a group are: a matrix of `rows` x `columns` for each of `batch`. `seed`:
+    """Shape of the elements of a group: a matrix of `rows` x `columns` for each of `batch`. `seed`:
     the product that it begins with."""
 
     batch: Shape
@@ -63,7 +63,7 @@ def _same(x: Shape, y: Shape) -> bool:
 
 
 def is_shallow(out: Aval, depth: Size) -> bool:
-    """Whether the elements of a batch of products cost less to compute again than to hold."""
+    """True if the elements of a batch of products cost less to compute again than to hold."""
     if out.ndim < 2 or not out.dtype.is_floating_point:
         return False
     depth, side = hint(depth), min(map(hint, out.shape[-2:]))
@@ -71,7 +71,7 @@ def is_shallow(out: Aval, depth: Size) -> bool:
 
 
 def frames(program: Program) -> Iterator[Frame]:
-    """Where a group may begin."""
+    """The frames of the products that a group may begin with."""
     for call in program.calls:
         if call.op.name == "dot":
             out, a = call.outs[0].aval, call.operands[0]
@@ -100,7 +100,7 @@ class RowGroup:
     users: dict[int, list[Call]] = field(default_factory=dict)
 
     def find(self) -> bool:
-        """Whether there is such a group, and it can be computed by blocks of rows."""
+        """True if there is such a group, and it can be computed by blocks of rows."""
         for call in self.program.calls:
             self.makers.update((v.id, call) for v in call.outs)
             for v in {v.id: v for v in tensors(call)}.values():
@@ -119,11 +119,11 @@ class RowGroup:
         return self.axes.get(v.id) in ELEMENTS
 
     def is_inside(self, v: Value) -> bool:
-        """Whether it is a value of this group: elements, or numbers of rows."""
+        """True if it is a value of this group: elements, or numbers of rows."""
         return v.id in self.axes and self.makers.get(v.id) in self.roles
 
     def _role(self, call: Call) -> str:
-        """What a call does in a group; "" for one that is in none. Fills `axes`."""
+        """Role of a call in a group; "" for one that is in none. Fills `axes`."""
         if len(call.outs) != 1:
             return ""
         out, name = call.outs[0], call.op.name

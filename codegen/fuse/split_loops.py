@@ -57,8 +57,8 @@ def _blocks(rows: int) -> int:
 
 
 def _rows(body: Program, carried: int) -> Rows | None:
-    """Where the rows of each value are, if each row of the results is of the same row of what is
-    given."""
+    """The dimension of the rows in each value, if each row of the results depends on the same row
+    of the inputs alone."""
     if not all(is_static(v.aval.shape) and not v.aval.dtype.is_complex for v in body.values()):
         return None
     sizes = {v.aval.shape[0] if v.aval.ndim > 1 else 0 for v in body.outputs}
@@ -79,7 +79,8 @@ def _rows(body: Program, carried: int) -> Rows | None:
 
 
 def _operands(call: Call, dim: int | None) -> Sequence[int | None] | None:
-    """The same of a call's operands, where it is `dim` of its result; None: not by rows."""
+    """The dimension of the rows in each operand of a call, where it is `dim` in its result; None:
+    not by rows."""
     name, out = call.op.name, call.outs[0].aval
     if dim is None:
         return [None] * len(call.operands) if len(call.outs) == 1 else None

@@ -102,7 +102,7 @@ def _split(group: RowGroup, x: Any, power: int, into: _Factors) -> None:
 
 
 def _is_turned(group: RowGroup, v: Any, other: Any) -> bool:
-    """Whether `other` is `v` with its last two dimensions swapped."""
+    """True if `other` is `v` with its last two dimensions swapped."""
     for x, y in ((v, other), (other, v)):
         call = group.makers.get(x.id)
         if call is not None and call.op.name == "permute" and call.operands[0] is y:

@@ -70,7 +70,7 @@ def _ends(group: RowGroup, call: Call) -> Iterator[int]:
 
 @dataclass(eq=False, slots=True)
 class _Known:
-    """What is known of elements where lo <= j - i <= hi."""
+    """Known values of the elements where lo <= j - i <= hi."""
 
     group: RowGroup
     lo: float
@@ -78,7 +78,7 @@ class _Known:
     found: dict[tuple[int, str], Any] = field(default_factory=dict)
 
     def is_nothing(self) -> bool:
-        """Whether every reduction and product is the same without these columns."""
+        """True if every reduction and product is the same without these columns."""
         neutral = {"sum": ZERO, "amax": LEAST}
         for call, role in self.group.roles.items():
             if role in ("product", "sum", "total", "columns"):

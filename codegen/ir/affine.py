@@ -521,7 +521,7 @@ def opaques(index: Affine) -> Iterator[Any]:
 
 
 def reads_data(index: Affine) -> bool:
-    """Whether `index` depends on memory."""
+    """True if `index` depends on memory."""
     return any(isinstance(atom, Opaque) for atom in walk_atoms(index))
 
 

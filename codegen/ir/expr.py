@@ -407,7 +407,8 @@ def _bounds(x: Expr) -> tuple[Size, Size] | None:
 
 
 def _less(a: Size, b: Size, c: Size, d: Size) -> bool | None:
-    """Whether each of [a, b] is below each of [c, d], or none; None where neither is so."""
+    """True if each of [a, b] is below each of [c, d], False if none is; None if neither is
+    known."""
     return True if below(b, c) else False if at_least(a, d) else None
 
 
@@ -518,7 +519,7 @@ def walk(*roots: Expr) -> Iterable[Expr]:
 
 @remembered
 def _under(roots: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """The same bodies and stages are walked by many passes."""
+    """The nodes of `walk`, memoised: many passes walk the same bodies and stages."""
     return tuple(_walk(roots))
 
 
@@ -536,7 +537,7 @@ def _walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:
 
 
 def use_counts(roots: Iterable[Expr]) -> dict[Expr, int]:
-    """How often each expression is an operand (roots count once)."""
+    """Number of times that each expression is an operand (roots count once)."""
     roots = tuple(roots)
     counts: dict[Expr, int] = {}
     for root in roots:

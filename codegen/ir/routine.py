@@ -16,19 +16,19 @@ from eager.base.dataclass import dataclass
 
 
 def is_real(step: Library) -> bool:
-    """Whether no operand and no result is complex."""
+    """True if no operand and no result is complex."""
     return not any(a.dtype.is_complex for a in (*step.avals, *step.out_avals))
 
 
 def anything(step: Library) -> bool:
-    """That a target writes all steps of the name."""
+    """True: a target writes all steps of the name."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How a target writes a step: `write`, in the terms of its emitter, of the steps that it
-    `fits`."""
+    """Translation of a step for a target: `write`, in the terms of its emitter, for the steps that
+    it `fits`."""
 
     write: Callable[..., None]
     fits: Callable[[Library], bool] = is_real
@@ -52,7 +52,7 @@ def spell(target: str, spellings: Mapping[str, Any]) -> None:
 
 
 def spelling(step: Library, target: str) -> Any:
-    """How `target` writes `step`, or None."""
+    """The spelling of `step` for `target`, or None."""
     routine = ROUTINES.get(step.name)
     found = routine and routine.spelled.get(target)
     return found if found and found.fits(step) else None

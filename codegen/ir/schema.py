@@ -104,7 +104,8 @@ class Program:
         return symbols_in((*sizes, *(call.attrs for call in self.calls)))
 
     def raises(self, known: dict[Program, bool]) -> bool:
-        """Whether it calls a function that may raise. `known`: the answers for other programs."""
+        """True if it calls a function that may raise. `known`: memo of the answers for other
+        programs."""
         if self not in known:
             known[self] = any(
                 call.op.raises or any(p.raises(known) for p in call.attrs.get("programs", ()))
@@ -127,7 +128,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What to compile for. `isa`: "native", "avx512", "avx2" or "baseline". `place`: the device
+    """Target of a compilation. `isa`: "native", "avx512", "avx2" or "baseline". `place`: the device
     whose arrays a program for one takes and gives, under its `name`; "": it takes and gives those
     of the host."""
 
@@ -324,7 +325,7 @@ class Kernel:
         return tuple(sorted({s.name for n in sizes for s in symbols_of(n)}))
 
     def is_elementwise(self) -> bool:
-        """Whether it only stores, in one nest of loops."""
+        """True if it only stores, in one nest of loops."""
         return len(self.stages) == 1 and not self.stages[0].reductions and not self.locals
 
 
@@ -362,8 +363,8 @@ class Library:
         return self.op.name
 
     def fails(self, known: dict[Program, bool]) -> bool:
-        """Whether it can make the run fail: a function that may raise. `known`: which programs
-        have one."""
+        """True if it can make the run fail: a function that may raise. `known`: memo of the
+        programs that have one."""
         return self.op.raises or any(p.raises(known) for p in self.attrs.get("programs", ()))
 
     def reads(self) -> tuple[str, ...]:
@@ -440,7 +441,7 @@ def homes(names: Iterable[str], buffers: Mapping[str, Buffer]) -> set[str]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Schedule:
-    """How the CPU runs a kernel. `vector`: the axis spread over SIMD lanes, per stage (None:
+    """Schedule of a kernel on the CPU. `vector`: the axis spread over SIMD lanes, per stage (None:
     scalar); `parallel`: rows are shared among threads. `row_vector`: lanes hold neighbouring rows
     (reductions over an outer dimension)."""
 

@@ -25,33 +25,33 @@ Shape: TypeAlias = tuple[Size, ...]
 
 
 def same(x: Size, y: Size) -> bool:
-    """Whether x == y, whatever the symbols are."""
+    """True if x == y, whatever the symbols are."""
     if x.__class__ is int and y.__class__ is int:
         return x == y
     return x is y or symint.known_eq(x, y) is True
 
 
 def below(x: Size, y: Size) -> bool:
-    """Whether x < y, whatever the symbols are."""
+    """True if x < y, whatever the symbols are."""
     if x.__class__ is int and y.__class__ is int:
         return x < y
     return symint.known_lt(x, y) is True
 
 
 def at_least(x: Size, y: Size) -> bool:
-    """Whether x >= y, whatever the symbols are."""
+    """True if x >= y, whatever the symbols are."""
     if x.__class__ is int and y.__class__ is int:
         return x >= y
     return symint.known_le(y, x) is True
 
 
 def same_all(xs: Iterable[Size], ys: Iterable[Size]) -> bool:
-    """Whether two tuples of sizes of one length are equal."""
+    """True if two tuples of sizes, of one length, are equal whatever the symbols are."""
     return all(map(same, xs, ys))
 
 
 def some(n: Size) -> bool:
-    """Whether there may be so many: not, if `n` is 0."""
+    """True unless `n` is known to be 0."""
     return n.__class__ is not int or n != 0
 
 
@@ -68,13 +68,13 @@ SHORT: Final = (1 << 31) - (1 << 14)  # the last block of a loop reaches beyond 
 
 
 def is_short(lo: Size, hi: Size) -> bool:
-    """Whether an index in [lo, hi] is worth 32 bits: half the width of an index of 64. The one
-    question that a guard answers where it is open: sizes are far from that limit."""
+    """True if an index in [lo, hi] can have 32 bits, half the width of one of 64. The one question
+    that a guard answers where it is open: sizes are far from that limit."""
     return _is_less(-lo, SHORT) and _is_less(hi, SHORT)
 
 
 def fit_32_bits(sizes: Iterable[Size]) -> bool:
-    """Whether indices and counts below these are worth 32 bits: see `is_short`."""
+    """True if indices and counts below these can have 32 bits: see `is_short`."""
     return all(is_short(0, n) for n in sizes)
 
 
@@ -148,7 +148,7 @@ class Counter(Protocol):
 
 
 def extent(counters: Iterable[Counter]) -> Size:
-    """How often the loops over `counters`, one within the other, run."""
+    """Number of iterations of the nested loops over `counters`."""
     return math.prod(c.extent for c in counters)
 
 
@@ -185,17 +185,17 @@ CHOICES: Final[dict[str, Callable[[Size, Size], Size]]] = {
 
 
 def numel(sizes: Iterable[Size]) -> Size:
-    """How many elements have this shape."""
+    """Number of elements of an array of this shape."""
     return math.prod(sizes)
 
 
 def divides(d: Size, n: Size) -> bool:
-    """Whether `n` is a whole number of `d`, with nothing left over."""
+    """True if `n` is a multiple of `d`, whatever the symbols are."""
     return exact(n, d) is not None
 
 
 def blocks(n: Size, per: Size) -> Size:
-    """How many blocks of `per` hold `n`."""
+    """Number of blocks of `per` that hold `n`: the quotient, rounded up."""
     if n.__class__ is per.__class__ is int:
         return -(-n // per)
     return (n + (per - 1)) // per  # no operand is negative, as C++ wants it
@@ -243,7 +243,8 @@ def span(shape: Shape, strides: Shape) -> Size:
 
 
 def is_contiguous(shape: Shape, strides: Shape) -> bool:
-    """Whether elements lie in order without gaps; strides of dimensions of size 1 do not matter."""
+    """True if elements lie in row-major order without gaps; strides of dimensions of size 1 do not
+    matter."""
     if not all(map(some, shape)):
         return True
     want = contiguous_strides(shape)
@@ -254,14 +255,14 @@ def is_contiguous(shape: Shape, strides: Shape) -> bool:
 
 
 def order_of(x: Size) -> int:
-    """What sizes are sorted by, the same in every process: ints by value, before symbolic ones."""
+    """Sort key of a size, the same in every process: ints by value, before symbolic ones."""
     if x.__class__ is int:
         return x
     return (1 << 64) + int.from_bytes(repr(x).encode())
 
 
 def degree(x: Size) -> int:
-    """How many symbols are multiplied in its largest term."""
+    """Number of symbols that are multiplied in its largest term."""
     return max((len(m) for m, _ in symint.terms_of(x)), default=0)
 
 

@@ -24,7 +24,7 @@ class Walk(Generic[T]):
             raise TypeError(f"{cls.__name__} has no rule for {', '.join(missing)}")
 
     def spell(self, x: Expr, *how: Any) -> T:
-        """What the rule of `x` writes."""
+        """The result of the rule for the type of `x`."""
         made: T = getattr(self, RULES[type(x)])(x, *how)
         return made
 

@@ -1,1 +1,1 @@
-"""What the runtimes of all backends share: the artifact, the cache on disk, callbacks."""
+"""The runtime that all backends share: the artifact, the cache on disk, callbacks."""

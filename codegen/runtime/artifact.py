@@ -29,8 +29,8 @@ class OutOfRange(CheckFailed, IndexError):
 
 
 def failure(site: str, value: int, bound: int) -> CheckFailed:
-    """What a failed check raises. `site`: "what was expected|file:line", or a place alone: that of
-    an index `value` for a dimension of size `bound`."""
+    """The exception of a failed check. `site`: "what was expected|file:line", or "file:line" alone:
+    that of an index `value` for a dimension of size `bound`."""
     what, _, place = site.replace(SIZE, str(bound)).rpartition("|")
     if not what:
         return OutOfRange(f"index {value} is out of range for a dimension of size {bound}", place)
@@ -40,7 +40,7 @@ def failure(site: str, value: int, bound: int) -> CheckFailed:
 
 
 def broken(message: str, place: str) -> CheckFailed:
-    """What a check that failed on a device raises, by what it says."""
+    """The exception of a check that failed on a device, by its message."""
     return (OutOfRange if INDEX_SITE in message else CheckFailed)(message, place)
 
 
@@ -80,7 +80,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """How one compiled entry is called.
+    """Calling convention of one compiled entry.
 
     `kinds` has one letter per input: "t" an array, "f" a float, "i" an int (bools too). Buffers are
     numbered: the arrays among the inputs in their order, then `outputs`, then (if there are
@@ -101,14 +101,14 @@ class Signature:
 
     @property
     def callbacks(self) -> tuple[str, ...]:
-        """What is called back, for people."""
+        """Names of the functions that are called back, for people."""
         return tuple(str(host.call) for host in self.hosts)
 
 
 @dataclass(eq=False, slots=True)
 class Runs:
-    """What a program on a device did so far: vectors of sizes that it made room for, runs whose
-    launches were queued one by one, recordings of them, and runs that were one replay."""
+    """Counts of what a program on a device did so far: vectors of sizes that it made room for, runs
+    whose launches were queued one by one, recordings of them, and runs that were one replay."""
 
     sizes: int = 0
     queued: int = 0

@@ -37,5 +37,5 @@ class Backend:
 
     @property
     def bodies(self) -> bool:
-        """Whether its steps may hold programs."""
+        """True if its steps may hold programs."""
         return any(stage.name == "bodies" for stage in self.stages)

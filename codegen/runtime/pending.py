@@ -31,11 +31,11 @@ class Pending(Generic[T]):
 
     @staticmethod
     def of(value: U) -> Pending[U]:
-        """What is there already."""
+        """A result that is there already."""
         return Pending(lambda: value, waits=False)
 
     def then(self, step: Callable[[T], U]) -> Pending[U]:
-        """What `step` makes of it, when it is there."""
+        """The result of `step` on this one, when it is there."""
         return Pending(lambda: step(self.result()), self.close, waits=self.waits)
 
     def result(self) -> T:

@@ -19,7 +19,7 @@ from eager.base.dataclass import dataclass
 
 
 class Item(Protocol):
-    """What runs as one, and may change places with what touches other memory."""
+    """A unit of execution. Its order with units that touch other memory may change."""
 
     @property
     def name(self) -> str: ...
@@ -82,7 +82,8 @@ class _Sweep(Generic[T]):
         return tuple(tuple(reversed(batch)) for batch in reversed(self.batches))
 
     def may_move(self, place: int, reads: Iterable[str], writes: Iterable[str]) -> bool:
-        """Whether all batches from the one at `place` on upwards are indifferent to the kernel.
+        """True if an item with these reads and writes commutes with each batch from the one at
+        `place` on.
 
         Places grow towards the start of the program."""
         return all(

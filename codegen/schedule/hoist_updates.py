@@ -28,7 +28,7 @@ def hoist_updates(fused: Fused) -> Fused:
 
 
 class _Order:
-    """Where each item goes: `keys` are numbers among the positions of today."""
+    """The new order of the items: `keys` are their sort keys, on the scale of today's positions."""
 
     def __init__(self, fused: Fused) -> None:
         self.fused = fused
@@ -63,12 +63,12 @@ class _Order:
         return [self.targets[s] for s in self.accesses[i][1] if s in self.targets]
 
     def producers(self, i: int) -> float:
-        """Where the last of what the item reads is computed."""
+        """Position of the last producer of what the item reads; -1 if there is none."""
         reads = self.accesses[i][0]
         return max((self.later(self.writer[r]) for r in reads if r in self.writer), default=-1.0)
 
     def later(self, i: int) -> float:
-        """Where the item was, or where it is now if that is later."""
+        """Position of the item, the old or the new one, whichever is later."""
         return max(self.keys[i], i)
 
     def rivals(self, name: str, i: int) -> Iterator[int]:

@@ -90,7 +90,7 @@ def _in_place(
 
 
 def _operands(call: Library) -> dict[str, list[int]]:
-    """Which of its operands lie in each buffer."""
+    """Indices of the operands that lie in each buffer."""
     found: dict[str, list[int]] = {}
     for i, x in enumerate(call.operands):
         if isinstance(x, Access):

@@ -33,7 +33,7 @@ def plan(fused: Fused, scratch: Mapping[str, tuple[int, Size]]) -> Plan:
 
 
 def line_up(plan: Plan) -> Plan:
-    """The same with places that are expressions of the symbols: for a body, which is run where its
+    """`plan` with offsets that are expressions of the symbols: for a body, which is run where its
     caller says. A block takes the place of one that is as large and not needed any more."""
     if not plan.is_symbolic:
         return plan

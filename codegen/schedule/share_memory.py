@@ -35,7 +35,7 @@ def share_memory(fused: Fused) -> Fused:
 
 
 def _is_temp(name: str, buffers: Mapping[str, Buffer]) -> bool:
-    """Whether it lies among the temporaries."""
+    """True if the buffer lies among the temporaries."""
     return name in buffers and buffers[buffers[name].home].kind == "temp"
 
 
@@ -52,8 +52,8 @@ def _results(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Iterator[str]:
 
 
 def _fits(kernel: Kernel, old: str, new: str, buffers: Mapping[str, Buffer]) -> bool:
-    """Whether the kernel may write one temporary over another: reads and writes of one element are
-    those of one place in a row, and the row is read before."""
+    """True if the kernel may write the temporary `new` over `old`: reads and writes of one element
+    are those of one place in a row, and the row is read before."""
     x, y = buffers[old], buffers[new]
     if old == new or x.dtype.itemsize != y.dtype.itemsize or not same(x.size, y.size):
         return False
