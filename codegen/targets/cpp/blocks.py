@@ -110,8 +110,9 @@ def _columns(a: Any, columns: str) -> list[str]:
 
 
 def _result(w: Writer, table: Table, i: int) -> tuple[str, str]:
-    """How the body finds result `i`, and what sets it to zero: a sum over rows lies where the unit
-    is, and a tile of it where its columns are; others lie where their rows are."""
+    """Statement that sets the pointer to result `i`, and the one that sets its memory to zero: a
+    sum over rows lies where the unit is, and a tile of it where its columns are; others lie where
+    their rows are."""
     a, aval = w.step.attrs, w.step.out_avals[i]
     shape = aval.shape[len(a["batch"]) + 1 :]
     size, out = numel(shape), w.out(i)
@@ -129,7 +130,7 @@ def _result(w: Writer, table: Table, i: int) -> tuple[str, str]:
 
 
 def _operand(w: Writer, table: Table, i: int, cut: tuple[str, ...]) -> str:
-    """Where an operand's part for a block begins."""
+    """Statement that sets the pointer to an operand's block; "" for a number."""
     x = w.step.operands[table.first + i]
     if not isinstance(x, Access):
         return ""

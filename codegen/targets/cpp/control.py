@@ -89,7 +89,8 @@ def scan(w: Writer, body: str) -> None:
 
 
 def _moving(w: Writer, table: Table, starts: Sequence[str]) -> list[str]:
-    """What the pointers of a scan are in round `i_`, which is at the place `t_` of sequences."""
+    """Statements that set the pointers of a scan in round `i_`, which is at the place `t_` of
+    sequences."""
     parts, step, moving = Parts.of(w.step), w.step, []
     length, cut = size_text(parts.length), step.attrs.get("cut", ())
     for i in range(parts.carried, parts.carried + parts.sequences):
@@ -114,7 +115,7 @@ def _moving(w: Writer, table: Table, starts: Sequence[str]) -> list[str]:
 
 
 def _at_row(w: Writer, step: Size) -> str:
-    """What moves a pointer to the first row of a block, where there are any."""
+    """Offset to the first row of a block, to add to a pointer; "" if the step has no blocks."""
     return f" + row_ * {size_text(step)}" if "blocks" in w.step.attrs else ""
 
 
@@ -204,7 +205,7 @@ def repeat(w: Writer, body: str) -> None:
 
 
 class Table:
-    """Where the operands from the number `first` on go in the tables of a body: pointers and
+    """Positions of the operands from the number `first` on in the tables of a body: pointers and
     numbers, each in order. `fixed`: the inputs that are set once."""
 
     def __init__(self, w: Writer, fixed: range, first: int = 1) -> None:

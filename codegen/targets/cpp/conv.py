@@ -52,13 +52,13 @@ class Geometry:
 
     @property
     def is_product(self) -> bool:
-        """Whether it is a matrix product per sample, and one that is worth it."""
+        """True if it is a matrix product per sample, and one that is worth it."""
         ones = same(self.taps, 1) and same(self.groups, 1)
         plain = ones and same_all(self.size, self.out) and not any(self.padding)
         return plain and min(map(hint, (self.c, self.o, numel(self.out)))) >= 32
 
     def by_batch(self, limits: tuple[tuple[int, int, int], ...]) -> bool:
-        """Whether the samples are the rows of products."""
+        """True if the samples are the rows of products."""
         if not is_static((self.n, self.c, self.o, *self.size, *self.out, *self.kernel)):
             return False
         places = max(numel(self.out), numel(self.size) // 4)

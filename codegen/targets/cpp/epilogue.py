@@ -66,7 +66,7 @@ def fits(fused: Fused, step: Library, kernel: Kernel, kept: bool) -> str:
 
 
 def weight(kernel: Kernel) -> int:
-    """What an element weighs, in bytes of plain traffic."""
+    """Cost of an element, in bytes of plain traffic."""
     (stage,) = kernel.stages
     return 4 * max(1, sum(1 for _ in stage.walk()) // 3)
 

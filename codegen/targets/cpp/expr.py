@@ -93,7 +93,7 @@ class Spell(Walk[str]):
         return max(self.depth(x), 0 if guard is None else self.depth(guard))
 
     def reads_row(self, x: Expr) -> bool:
-        """Whether `x` loads from a row buffer, which exists inside the loop over rows only, or from
+        """True if `x` loads from a row buffer, which exists inside the loop over rows only, or from
         memory that an earlier stage of this kernel writes: it cannot be read before the loop."""
         read, names = loaded(x), self.names
         return not read.isdisjoint(names.stored) or not read.isdisjoint(names.locals)
@@ -164,7 +164,7 @@ class Spell(Walk[str]):
         return self.vector_of(x, guard) if vector else self.scalar(x, guard)
 
     def anywhere(self, guard: Expr) -> str:
-        """Whether any lane needs what is the same in all of them."""
+        """Condition that any lane needs a value that is the same in all of them."""
         return f"any({self.vector_of(guard)})" if self.is_vector(guard) else self.scalar(guard)
 
     # ------------------------------------------------------------------ indices
@@ -194,7 +194,7 @@ class Spell(Walk[str]):
         return f"{'fdiv' if div else 'fmod_i'}({inner}, {d})"
 
     def step(self, index: Affine) -> Size | None:
-        """How much the index grows from lane to lane; None if irregular."""
+        """Step of the index from lane to lane; None if irregular."""
         if self.vector is None:
             return 0
         if any(map(self.is_vector, affine.opaques(index))):
@@ -321,7 +321,7 @@ class Spell(Walk[str]):
 
 @expr.remembered
 def _is_of_counters(x: Expr) -> bool:
-    """Whether counters alone decide a value: no data, and no size of a call."""
+    """True if counters alone decide a value: no data, and no size of a call."""
     if isinstance(x, Load | Local | Checked):
         return False
     own = all(is_static(affine.sizes(i)) for i in expr.indices(x))

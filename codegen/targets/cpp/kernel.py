@@ -149,7 +149,7 @@ def _first(offset: Affine) -> int:
 
 
 def elements(kernel: Kernel) -> Size:
-    """How often the longest loop of a kernel runs."""
+    """Number of iterations of the longest loop of a kernel."""
     return extent(kernel.rows) * max((hint(extent(s.loops)) for s in kernel.stages), default=1)
 
 
@@ -214,7 +214,7 @@ class Writer:
         return s
 
     def traffic(self) -> Size:
-        """What a row weighs, in bytes of plain traffic."""
+        """Cost of a row, in bytes of plain traffic."""
         return 4 * sum(extent(s.loops) * _weight(s) for s in self.kernel.stages)
 
     def team(self) -> str:
@@ -356,8 +356,8 @@ class _ByColumns(Writer):
         return self.kernel.rows[0].size if self.sized else 0
 
     def function(self, params: list[str], body: list[str]) -> tuple[str, str, list[str]]:
-        """Where the size is a parameter: a function of a table whose members are sets of
-        parameters, with one loop over the blocks of all members."""
+        """If the size is a parameter: a function of a table whose members are sets of parameters,
+        with one loop over the blocks of all members."""
         if not self.sized:
             return super().function(params, body)
         fields = [p.removeprefix("const ") for p in (*params, "i64 n0")]
@@ -406,11 +406,11 @@ class _ByColumns(Writer):
         return [blocks, head, *indent(loop), "});"]
 
     def lanes(self) -> str:
-        """How many rows a vector holds."""
+        """Number of rows in a vector."""
         return width(self.kernel.stages, self.v)
 
     def vectors(self) -> int:
-        """How many vectors of rows are a unit of work."""
+        """Number of vectors of rows in a unit of work."""
         if self.plan.across is not None:
             return 1  # neighbouring columns may share a cache set: few of them at a time
         if not any(s.reductions for s in self.kernel.stages):
@@ -570,6 +570,6 @@ def _is_bytes(x: Expr) -> bool:
 
 
 def _is_plain(stage: Stage, vector: Axis) -> bool:
-    """Whether all memory is met lane by lane, or the same in all lanes."""
+    """True if each access is contiguous along the lanes, or the same in all of them."""
     steps = (affine.coefficient(i, affine.form(vector)) for i in stage.indices())
     return all(step is not None and (same(step, 0) or same(step, 1)) for step in steps)

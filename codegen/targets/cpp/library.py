@@ -130,8 +130,8 @@ def _matrix(w: Writer, i: int) -> str:
 
 
 def _right(w: Writer, i: int) -> str:
-    """The same of a right operand, with the panels behind it, if the step has these: from the row
-    and the column `place` of a matrix of `deep` rows on."""
+    """Operand `i`, on the right of a product, as a JcView with the panels behind it, if the step
+    has these: from the row and the column `place` of a matrix of `deep` rows on."""
     if i + 1 == len(w.step.operands):
         return _matrix(w, i)
     a = w.step.attrs
@@ -275,7 +275,7 @@ spell("cpp", CALLS)
 
 
 def routine(step: Library) -> CppCall:
-    """How `step` is run: its routine, or the callback. Empty results need no work."""
+    """The routine that runs `step`, or the callback. Empty results need no work."""
     if step.name in CALLS and not step.bodies and not any(some(a.numel) for a in step.out_avals):
         return NOTHING
     return spelling(step, "cpp") or HOST

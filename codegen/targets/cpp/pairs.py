@@ -21,7 +21,7 @@ LONG: Final = 32  # dependent additions
 
 
 def waits(stage: Stage, vector: Axis) -> bool:
-    """Whether a value of the stage is computed by a long chain, in each lane anew."""
+    """True if a value of the stage is computed by a long chain of operations, in each lane anew."""
     depth: dict[Expr, int] = {}
     for x in expr.walk(*(store.value for store in stage.stores)):  # operands come first
         if vector in expr.axes(x):

@@ -120,7 +120,7 @@ def plan(batched: Batched) -> Plan:
 
 
 def plan_body(batched: Batched) -> Plan:
-    """The same for a program inside another."""
+    """Memory plan of a program inside another: offsets are expressions of the symbols."""
     return line_up(plan(batched))
 
 
@@ -150,7 +150,7 @@ Functions = list[tuple[str, KernelText]]
 
 
 class _Emission:
-    """What has been written so far: kernels and bodies as functions, each text once."""
+    """State of the emission: kernels and bodies as functions, each text once."""
 
     def __init__(self, first_host: int) -> None:
         self.first_host = first_host
@@ -290,7 +290,8 @@ class Places:
         self.first_host = first_host if work else self.table + plan.is_symbolic
 
     def sizes(self) -> list[str]:
-        """What the symbols are, and where the temporaries of symbolic sizes lie."""
+        """Definitions of the symbols, and of the table of the offsets of temporaries of symbolic
+        sizes."""
         slots = (
             (v.symbol, self.scalars[f"v{v.id}"]) for v in self.fused.program.inputs if v.symbol
         )
@@ -299,7 +300,7 @@ class Places:
         return [*lines, *(table if self.plan.is_symbolic else [])]
 
     def offset(self, name: str) -> str:
-        """Where a temporary lies in the memory for them."""
+        """Offset of a temporary in the memory for them."""
         if self.plan.is_symbolic:
             return f"at_[{self.plan.slot(name)}]"
         return size_text(self.plan.offsets[name])
@@ -316,7 +317,7 @@ class Places:
         return f"{kind}({self.work} + {self.offset(target)}{start})"
 
     def location(self, name: str) -> int | None:
-        """The same as a number: see `step.Places`."""
+        """The position of a buffer as a number: see `step.Places`."""
         b = self.fused.buffers[name]
         if b.home in self.slots:
             return None if b.offset else self.slots[b.home]
@@ -324,7 +325,7 @@ class Places:
         return -1 - offset - b.offset if isinstance(offset, int) else None
 
     def has_scratch(self) -> bool:
-        """Whether something is planned besides buffers."""
+        """True if something is planned besides buffers."""
         return not self.fused.buffers.keys() >= {*self.plan.offsets, *self.plan.blocks}
 
     def scratch(self, step: Library) -> str:
@@ -362,7 +363,7 @@ def call_kernel(name: str, texts: Mapping[str, KernelText], places: Places, site
 
 
 def arguments(text: KernelText, places: Places, sites: _Sites) -> list[str]:
-    """What a function is given: buffers, error sites, sizes."""
+    """Arguments of a call of a function: buffers, error sites, sizes."""
     args = [places.argument(name, start) for name, start in text.params]
     args += [str(sites.number(where)) for where in text.sites]
     return [*args, *text.sizes]

@@ -162,7 +162,7 @@ def position_of(r: Reduction) -> Expr:
 
 
 def _rises(r: Reduction, loops: tuple[Axis, ...]) -> bool:
-    """Whether the position of an argmax only grows while `loops` (outermost first) run."""
+    """True if the position of an argmax only grows while `loops` (outermost first) run."""
     assert r.position is not None
     steps = dict(r.position.terms)
     reach: Size = 0  # of the loops within

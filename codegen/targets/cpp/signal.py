@@ -195,7 +195,7 @@ def _text(value: float) -> str:
 def _copied(
     w: Writer, pointer: str, shape: tuple[int, ...], strides: tuple[int, ...], want: Aval
 ) -> str:
-    """What lies at `pointer`, repeated to a larger shape."""
+    """Pointer to a copy of the array at `pointer`, repeated to the larger shape of `want`."""
     missing = want.ndim - len(shape)
     steps = [0 if same(n, 1) else s for n, s in zip(shape, strides, strict=True)]
     kind = MEMORY[want.dtype.name]

@@ -20,7 +20,7 @@ ALIGN: Final = 64
 
 
 class Places(Protocol):
-    """How the entry function spells what a step uses."""
+    """Names in the entry function of what a step uses."""
 
     first_host: int  # index of the first host function
     work: str  # a `char *` to where temporaries lie
@@ -30,8 +30,8 @@ class Places(Protocol):
         """A typed pointer to a buffer's first element."""
 
     def location(self, name: str) -> int | None:
-        """The same as a number for `jc::hand`: a slot of the table of pointers, or -1 - the place
-        among the temporaries. None for one that a run decides."""
+        """The position of the buffer as a number for `jc::hand`: a slot of the table of pointers,
+        or -1 - the offset among the temporaries. None for one that a run decides."""
 
     def argument(self, name: str) -> str:
         """A typed pointer, or the value of a run-time number."""
@@ -100,7 +100,7 @@ class Writer:
         return base if same(x.offset, 0) else f"{base} + {size_text(x.offset)}"
 
     def location(self, i: int) -> int | None:
-        """The same as a number: see `Places.location`."""
+        """The position of read `i` as a number: see `Places.location`."""
         x = self.access(i)
         base = self.places.location(x.buffer)
         if base is None or same(x.offset, 0):
@@ -148,8 +148,8 @@ def alike(*kinds: DType) -> Callable[[Library], bool]:
 
 @dataclass(frozen=True, slots=True)
 class CppCall(Spelling):
-    """What writes the call, of a `Writer` and the functions of the step's bodies, and the header
-    that defines what is called.
+    """Spelling of a call: `write` takes a `Writer` and the functions of the step's bodies, `header`
+    defines what is called.
 
     `heavy`: its declaration with {T} for the element type, if it takes so long to compile that it
     is compiled once, for all programs. Steps that do not fit are callbacks.

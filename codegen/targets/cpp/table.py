@@ -133,5 +133,5 @@ def any_text(x: object) -> str:
 
 
 def mentions_size(text: str) -> bool:
-    """Whether C++ has a size in it that is known at run time only."""
+    """True if C++ text has a size in it that is known at run time only."""
     return re.search(rf"\b{name_of('')}", text) is not None

@@ -45,7 +45,7 @@ def split(fused: Fused) -> Fused:
 
 
 def schedule(fused: Fused) -> Tiled:
-    """How each kernel runs, and its loops in that order."""
+    """The schedule of each kernel, and the kernels with their loops in that order."""
     schedules = {kernel.name: schedule_kernel(kernel) for kernel in fused.kernels()}
     ordered = fused.map_kernels(lambda k: (order_loops(k, schedules[k.name]),))
     return Tiled(ordered, schedules)
@@ -55,7 +55,7 @@ def schedule(fused: Fused) -> Tiled:
 
 
 def overwrites(stage: Stage, buffers: Mapping[str, Buffer]) -> bool:
-    """Whether a store may overwrite what a later one is the first to read: an input's old value,
+    """True if a store may overwrite what a later one is the first to read: an input's old value,
     where a new one is stored in place. What a Select guards is read where it is needed."""
     seen: set[Expr] = set()
     written: set[str] = set()

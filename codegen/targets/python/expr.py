@@ -46,7 +46,7 @@ class Block(Walk[str]):
         return self.uses.get(x, 2) == 1 and len(text) <= INLINE
 
     def named(self, x: Expr) -> str:
-        """As `value`, but computed here, before what follows."""
+        """The text of `x`, a literal or a name: computed here, before what follows."""
         text = self.value(x)
         plain = isinstance(x, Const | Local) or text.isidentifier()
         return text if plain else self.bind(x, text)

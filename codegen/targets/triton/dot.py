@@ -91,8 +91,8 @@ def dot(step: Library, buffers: Mapping[str, Buffer], epilogue: Kernel | None = 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Result:
-    """What is stored: a stage over the counters batch, i and j, in which `product` stands for the
-    sum."""
+    """Result of a product as it is stored: a stage over the counters batch, i and j, in which
+    `product` stands for the sum."""
 
     stage: Stage
     product: Expr

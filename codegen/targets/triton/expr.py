@@ -91,7 +91,7 @@ class Signature:
         return found[0]
 
     def step(self, n: Size) -> str:
-        """The same of a coefficient of an index: accesses are wide where it is a multiple of 16."""
+        """A coefficient of an index as text: accesses are wide where it is a multiple of 16."""
         text = self.size(n)
         if n.__class__ is not int and not divides(WIDE, n):
             self.strides.update(name for name in self.sizes if re.search(rf"\b{name}\b", text))
@@ -253,8 +253,8 @@ class Block(Walk[Text]):
         return found
 
     def named(self, x: Expr, guard: Guard = ()) -> Text:
-        """As `value`, but a constant carries its type: for places where a bare number would lose
-        it."""
+        """The text of `x`, in which a constant carries its type: for places where a bare number
+        would lose it."""
         if isinstance(x, Const):
             return Text(table.typed(x.value, x.dtype))
         return self.value(x, guard)
@@ -355,5 +355,5 @@ def dims_in(dims: Iterable[str]) -> tuple[str, ...]:
 
 
 def needs_int64(buffers: Iterable[Buffer]) -> bool:
-    """Whether an offset into one of these may pass 2**31."""
+    """True if an offset into one of these may pass 2**31."""
     return not fit_32_bits(b.size for b in buffers)

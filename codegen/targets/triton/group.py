@@ -154,7 +154,7 @@ def emit_group(
 
 
 def _is_shared(forms: Sequence[Form], i: int, j: int, buffers: Mapping[str, Buffer]) -> bool:
-    """Whether two slots of a member lie in the same memory: what is updated in place."""
+    """True if two slots of a member lie in the same memory: what is updated in place."""
     return any(buffers[f.slots[i]].home == buffers[f.slots[j]].home for f in forms)
 
 

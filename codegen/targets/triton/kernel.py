@@ -322,7 +322,7 @@ class Writer:
 
 
 def overtakes(s: Store, old: Sequence[Load], dims: frozenset[str]) -> bool:
-    """Whether a store may come before one of the reads `old` of the same memory in another warp.
+    """True if a store may come before one of the reads `old` of the same memory in another warp.
 
     Not where the element that it replaces is part of what it stores, over all dimensions `dims` of
     the tile: such an element is read once, and comes to the thread that stores it by a barrier, if
@@ -334,7 +334,7 @@ def overtakes(s: Store, old: Sequence[Load], dims: frozenset[str]) -> bool:
 
 
 def is_narrow(stage: Stage, counts: Iterable[Size]) -> bool:
-    """Whether 32 bits hold counters below these, and the index forms of a stage, those that are
+    """True if 32 bits hold counters below these, and the index forms of a stage, those that are
     values included."""
     bounds = (pair for x in stage.indices() for pair in affine.ranges(x))
     return fit_32_bits(counts) and all(is_short(lo, hi) for lo, hi in bounds)

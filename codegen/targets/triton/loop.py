@@ -27,8 +27,8 @@ WORK: Final = "work"
 
 
 class Loop:
-    """Where the buffers of a body lie at each step. `own`: new buffers and parts of them, and the
-    kernels `before` the first step."""
+    """Positions of a body's buffers at each step of a loop. `own`: new buffers and aliases,
+    and the kernels `before` the first step."""
 
     def __init__(self, step: Library, program: Program, buffers: Mapping[str, Buffer]) -> None:
         self.step, self.program = step, program
@@ -111,7 +111,7 @@ class Loop:
         return name
 
     def _start(self, i: int) -> Place:
-        """Where a carry lies before the first step, in order."""
+        """Position of a carry before the first step, in order."""
         x, (dtype, size) = self.step.operands[i], self._of_out(i)
         if isinstance(x, Access) and is_contiguous(x.shape, x.strides):
             return self._of(x.buffer, x.offset)
@@ -133,7 +133,7 @@ class Loop:
 
     # ---- steps
     def places(self, count: int) -> dict[str, Place]:
-        """Where the body's inputs and outputs lie in its `count`-th run."""
+        """Positions of the body's inputs and outputs in its `count`-th run."""
         parts, step = self.parts, self.step
         at = self.length - 1 - count if parts.reverse else count
         found: dict[str, Place] = {}
@@ -158,7 +158,7 @@ class Loop:
         return found
 
     def turn(self, i: int, left: int) -> Place:
-        """Where a carry is when there are so many steps behind it: in the end it is a result."""
+        """Position of a carry with `left` steps to go: in the end it is a result."""
         return self.rooms[i] if left & 1 else self._of(self.step.outs[i])
 
     def launches(

@@ -93,7 +93,8 @@ _TEMPS: Final = ("rank", "order")
 
 
 def searchsorted(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
-    """How many boundaries lie before each value; with `right`, those that equal it count, too."""
+    """Kernel that counts the boundaries before each value; with `right`, those that equal it count,
+    too."""
     boundaries, values = accesses_of(step)
     r, index = space("r", values.shape)
     c = affine.axis("c", boundaries.shape[-1])

@@ -121,5 +121,5 @@ def _later(r: Reduction) -> str:
 
 
 def identity(monoid: Monoid, dtype: DType) -> str:
-    """What padding contributes to a reduction, as a literal."""
+    """The identity element of a monoid as a literal: padding contributes it to a reduction."""
     return table.number(monoid.unit(dtype), dtype)

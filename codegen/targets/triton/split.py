@@ -44,8 +44,8 @@ def split(kernel: Kernel, sizes: Sizes) -> Parts:
 
 
 def _too_long(kernel: Kernel, stage: Stage, rows: Size, sizes: Sizes) -> bool:
-    """Whether the stage's work per program is large and its programs are few: where sizes are
-    symbolic, whether the one can be and the other must."""
+    """True if the stage's work per program is large and its programs are few: where sizes are
+    symbolic, if the one can be and the other must."""
     length = extent(stage.loops)
     column = is_column(kernel)
     programs = most(blocks(rows, sizes.column) if column else rows)
@@ -169,7 +169,7 @@ class _Splitting:
         return max(least, round_up(blocks(length, wanted), least))
 
     def place(self, s: Affine) -> Affine:
-        """Where chunk `s` of a row lies: rows are neighbours."""
+        """Position of chunk `s` of a row: rows are neighbours."""
         row = affine.flat(self.kernel.rows)
         return s * self.rows + row
 

@@ -125,8 +125,8 @@ TABLES: Final = _tables()
 
 
 def template(fn: str, dtype: DType) -> str:
-    """How `fn` on operands of `dtype` is spelled. Raises Unsupported when Triton has no such
-    operation on that type."""
+    """Template of `fn` on operands of `dtype`. Raises Unsupported when Triton has no such operation
+    on that type."""
     found = TABLES.get(dtype, {}).get(fn)
     if found is None:
         raise Unsupported(
@@ -136,7 +136,7 @@ def template(fn: str, dtype: DType) -> str:
 
 
 def is_infix(spelling: str) -> bool:
-    """Whether Python numbers may stand as operands: in a call they would lose their type."""
+    """True if Python numbers may stand as operands: in a call they would lose their type."""
     return spelling.startswith("(") and "jc." not in spelling and "tl." not in spelling
 
 

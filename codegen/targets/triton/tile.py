@@ -67,7 +67,7 @@ ATOMIC_TYPES: Final = {
 
 
 def is_atomic(monoid: Monoid, dtype: DType) -> bool:
-    """Whether one instruction combines a value of `dtype` with memory, NaN as in eager."""
+    """True if one instruction combines a value of `dtype` with memory, NaN as in eager."""
     return dtype in ATOMIC_TYPES.get(monoid, ())
 
 
@@ -156,7 +156,7 @@ def _rows(kernel: Kernel, sizes: Sizes) -> Tiling:
 
 
 def is_column(kernel: Kernel) -> bool:
-    """Whether most reads of its looped stages are contiguous along the rows, not along the
+    """True if most reads of its looped stages are contiguous along the rows, not along the
     loops."""
     votes = 0
     for stage in kernel.stages:
@@ -168,7 +168,7 @@ def is_column(kernel: Kernel) -> bool:
 
 
 def _is_near(step: Size | None) -> bool:
-    """Whether neighbours are one element, or next to each other, or nothing is known."""
+    """True if neighbours are one element, or next to each other, or nothing is known."""
     return step is None or is_either(step, 0, 1)
 
 
@@ -184,7 +184,7 @@ def _plane(kernel: Kernel, other: Axis, sizes: Sizes) -> Tiling:
 
 
 def _width(length: Size, rows: int, sizes: Sizes) -> int:
-    """How wide a tile of at least `rows` rows is: all of a short stage, a block of a long one."""
+    """Width of a tile of at least `rows` rows: all of a short stage, a block of a long one."""
     static = length.__class__ is int
     full = max(power_of_two(length), 1 if static else 2)  # which is masked: there may be none
     if full * rows <= sizes.longest:

@@ -88,7 +88,8 @@ def _compiler(cxx: str, path: str) -> Compiler:
 
 @functools.cache
 def isa() -> str:
-    """What `-march=native` depends on: machine, model and feature flags of the processor."""
+    """The properties that `-march=native` depends on: machine, model and feature flags of the
+    processor."""
     lines = [platform.system(), platform.machine()]
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")

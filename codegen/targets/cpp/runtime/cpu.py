@@ -74,8 +74,8 @@ _new_function = ctypes.PYFUNCTYPE(
 
 @functools.cache
 def _layout() -> tuple[int, int]:
-    """Where an ndarray object keeps its data pointer and its type. Raises RuntimeError if that is
-    not found."""
+    """Offsets of the data pointer and of the type in an ndarray object. Raises RuntimeError if they
+    are not found."""
     probes = [np.empty(n, np.uint8) for n in (1, 100, 10000)]
     data = _offset_of(probes, [p.ctypes.data for p in probes])
     kind = _offset_of(probes, [id(np.ndarray)] * len(probes))
@@ -241,7 +241,7 @@ class Runner:
         return outputs
 
     def _sizing(self, values: Any) -> Sizing:
-        """What depends on the values of the symbols: a tuple, or that of the only one."""
+        """The sizing for these values of the symbols: a tuple, or the value of the only one."""
         found = self._sizings.get(values)
         if found is None:
             if len(self._sizings) >= MOST:

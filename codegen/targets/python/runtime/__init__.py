@@ -1,1 +1,1 @@
-"""What Python text runs on: flat arrays, and the names that kernels use."""
+"""The runtime of Python text: flat arrays, and the names that kernels use."""

@@ -98,7 +98,7 @@ def _scan(step: Library, bodies: Bodies, operands: list[Any]) -> Sequence[Array]
 
 
 def _cond(step: Library, bodies: Bodies, operands: list[Any]) -> Sequence[Array]:
-    """What the body that is chosen gives."""
+    """Results of the body that is chosen."""
     pick, *given = operands
     return bodies[int(pick)](given)
 
@@ -115,7 +115,7 @@ def _repeat(step: Library, bodies: Bodies, operands: list[Any]) -> Sequence[Arra
 
 
 def _call(step: Library, bodies: Bodies, given: list[Any]) -> Sequence[Array]:
-    """What the body gives, and the operands that it updated."""
+    """Results of the body, and the operands that it updated."""
     (body,) = bodies
     results = iter(body(given))
     written = {o: given[i] for i, o in step.attrs.get("writes", ())}
@@ -126,7 +126,7 @@ BODIES: Final = {"scan": _scan, "cond": _cond, "while_loop": _repeat, "call": _c
 
 
 def body_name(inside: str, item: int, body: int) -> str:
-    """What the kernels' names begin with in a body of the step number `item`."""
+    """Prefix of the names of the kernels in a body of the step number `item`."""
     return f"{inside}b{item}_{body}_"
 
 

@@ -20,7 +20,7 @@ m = NUMPY
 
 
 def identity(monoid: str, kind: Any) -> Any:
-    """What leaves others unchanged."""
+    """Identity element of a monoid: combined with it, others are unchanged."""
     return kind(MONOIDS[monoid].unit(dt.from_numpy(np.dtype(kind))))
 
 

@@ -34,8 +34,8 @@ _modules_lock: Final = lock()
 
 @dataclass(frozen=True)
 class Record:
-    """What a launch needs besides the cubin. `parameters` are Triton's type names in order
-    ("*fp32", "i32"), constants left out."""
+    """Record of a compiled kernel: the data that a launch needs besides the cubin. `parameters` are
+    Triton's type names in order ("*fp32", "i32"), constants left out."""
 
     name: str
     parameters: tuple[str, ...]

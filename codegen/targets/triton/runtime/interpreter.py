@@ -195,7 +195,7 @@ def _interpreted_language() -> Iterator[None]:
 
 
 def _patch_last(scope: Any) -> None:
-    """What must replace a replacement of the stock interpreter."""
+    """Apply the patches that must replace a replacement of the stock interpreter."""
     scope.set_attr(tl.tensor, "__index__", lambda self: int(self.handle.data.reshape(-1)[0]))
     for module in (tl, tl.core):
         scope.set_attr(module, "reduce", _new_reduce)

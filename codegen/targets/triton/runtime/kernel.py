@@ -156,7 +156,7 @@ class TritonKernel:
         _interpreter().interpret(function, grid[:1], *tables, *given, reachable=behind)
 
     def together(self) -> AbstractContextManager[None]:
-        """Where many are simulated, cheaper."""
+        """Context in which many simulated launches are cheaper."""
         with _needing("sim"):
             scope: AbstractContextManager[None] = _interpreter().interpreting()
         return scope
@@ -176,7 +176,8 @@ def kernels_of(program: TritonProgram) -> list[TritonKernel]:
 
 
 def letter(kind: str) -> str:
-    """How `struct` packs a parameter. ValueError for a type that cannot be passed by value."""
+    """Format character of a parameter for `struct`. ValueError for a type that cannot be passed by
+    value."""
     found = "Q" if kind.startswith("*") else LETTERS.get(kind)
     if found is None:
         raise ValueError(f"type {kind} cannot be passed by value; use {sorted(LETTERS)}")
@@ -189,7 +190,7 @@ def target_of(major: int, minor: int) -> Platform:
 
 @contextmanager
 def _needing(extra: str) -> Iterator[None]:
-    """Where triton is missing, say which extra of ours brings it."""
+    """Context that names the extra of ours that brings triton, if it is missing."""
     try:
         yield
     except ModuleNotFoundError as error:

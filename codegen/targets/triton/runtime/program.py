@@ -23,8 +23,8 @@ TABLES: Final = ("table", "owner", "first", "sizes")  # arguments that are made 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What a grouped launch reads besides its scalars: for each slot the buffers of all members,
-    and their sizes."""
+    """Tables that a grouped launch reads besides its scalars: for each slot the buffers of all
+    members, and their sizes."""
 
     slots: tuple[tuple[str, ...], ...]
     sizes: tuple[int, ...]
@@ -104,7 +104,7 @@ class TritonProgram:
 
     @property
     def text(self) -> str:
-        """What the stage prints as."""
+        """Printed form of the stage."""
         return self.source
 
     def at(self, values: Mapping[str, int]) -> TritonProgram:
@@ -148,7 +148,7 @@ def size_key(n: Size) -> str:
 
 
 def said(site: str, sizes: Mapping[str, int]) -> str:
-    """What a check says, with its sizes."""
+    """Message of a check, with its sizes."""
     for name in sizes if "{=" in site else ():
         site = site.replace(f"{{{name}}}", str(sizes[name]))
     return site

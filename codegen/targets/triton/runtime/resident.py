@@ -61,7 +61,8 @@ def resident(program: TritonProgram, place: str, name: str, *, host: bool = Fals
 
 @dataclass(slots=True)
 class _Run:
-    """What one run that is not settled yet changed on the host, and how to undo it."""
+    """Undo record of one run that is not settled yet: `undo` reverts what it changed on the
+    host."""
 
     number: int
     undo: Callable[[], None]

@@ -46,7 +46,8 @@ def _data(x: Any) -> Any:
 
 
 def from_data(data: Mapping[str, Any], source: str) -> TritonProgram:
-    """What `to_data` wrote. Raises LookupError, TypeError or ValueError for what is no program."""
+    """The program that `to_data` wrote. Raises LookupError, TypeError or ValueError for what is no
+    program."""
     read = _Reader(texts(symbol for *_, symbol in data["inputs"] if symbol))
     kinds = _hints(TritonProgram)
     found = {name: read(kinds[name], data[name]) for name in kinds if name != "source"}

@@ -188,7 +188,7 @@ class Sized:
         return own + sum(slot.own.size for slot in self.slots)
 
     def placed(self) -> dict[str, Region]:
-        """Where results lie, by the names of their buffers."""
+        """Memory regions of the results, by the names of their buffers."""
         pairs = zip(self.results.slots, self.slots, strict=True)
         return {name: Region(s.own.address, s.own.nbytes) for name, s in pairs if name}
 
@@ -216,7 +216,7 @@ class Sized:
         return moved
 
     def has(self, array: Any) -> bool:
-        """Whether an array lies on this device."""
+        """True if an array lies on this device."""
         return type(array) is DeviceArray and array.buffer.pool is self.pool
 
     def _bring(self, i: int, array: Any, stream: Any) -> None:
@@ -290,7 +290,7 @@ class Sized:
             unit.copy(target, source, stream)
 
     def slot(self, i: int) -> _Piece:
-        """Where an input is copied to."""
+        """Memory that an input is copied to."""
         found = self.copies.get(i)
         if found is None:
             nbytes = self.program.buffers[self.inputs.names[i]].nbytes
@@ -324,7 +324,7 @@ class _Piece:
 
 
 class _Results:
-    """What a run gives. `slots` names for each the buffer that lies in its slot, "" where the value
+    """Results of a run. `slots` names for each the buffer that lies in its slot, "" where the value
     is copied there: it is the memory of an input, or of another result."""
 
     def __init__(self, program: TritonProgram) -> None:
@@ -403,7 +403,7 @@ class _Commands:
         return name if found is None else found.home
 
     def part(self, name: str, whole: int) -> tuple[int, int]:
-        """Where a buffer begins in its home, of so many bytes, and how long it is."""
+        """Offset and length of a buffer in its home, which has `whole` bytes."""
         found = self.program.buffers.get(name)
         return (found.offset, found.nbytes) if found is not None and found.alias else (0, whole)
 
@@ -433,6 +433,6 @@ class _Commands:
 
 
 def _own_writes(launch: Launch, k: int) -> set[str]:
-    """What a launch writes beside buffers."""
+    """Names of what a launch writes besides buffers."""
     found = {f"errors {k}"} if launch.checks else set()
     return found | {STATE} if launch.kernel == JOIN else found
