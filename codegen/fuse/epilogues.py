@@ -58,7 +58,7 @@ def fuse_epilogues(fused: Fused, fits: Fits) -> Fused:
 
 
 def _is_no_epilogue(kernel: Kernel, product: str, fused: Fused) -> str:
-    """Why `kernel` does not work on each element of `product` by itself; "": it does."""
+    """Reason why `kernel` does not work on each element of `product` by itself; "": it does."""
     if not kernel.is_elementwise():
         return "it reduces"
     (stage,) = kernel.stages

@@ -238,7 +238,7 @@ class _Decision:
 
 
 def _readers(loops: Loops) -> dict[int, int]:
-    """Per value, how often it is read."""
+    """Number of reads of each value."""
     readers: dict[int, int] = {}
     for item in loops.items:
         if isinstance(item, Nest):
@@ -249,8 +249,8 @@ def _readers(loops: Loops) -> dict[int, int]:
 
 
 def _estimates(loops: Loops, readers: Mapping[int, int]) -> tuple[dict[int, int], dict[int, int]]:
-    """Per value, if its single-use producers are inlined: additions per element, and operands of
-    about its own size."""
+    """Two estimates for each value, if its single-use producers are inlined: additions per element,
+    and operands of about its own size."""
     sizes = {v.id: v.aval.numel for v in loops.values()}
     cost: dict[int, int] = {}
     leaves: dict[int, int] = {}

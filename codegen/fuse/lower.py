@@ -141,7 +141,8 @@ def _checked(s: _Lower, program: Program) -> Program:
 
 
 def _has_many_parts(call: Call) -> bool:
-    """So many parts that a loop for each is more code than it is worth: NumPy copies them."""
+    """True if the call has so many operands that a loop for each is more code than it is worth:
+    NumPy copies them."""
     return call.op.kind == "move" and len(call.operands) > MOST_PARTS
 
 

@@ -28,7 +28,7 @@ class View:
 
 
 def step_operands(loops: Loops) -> Mapping[int, View]:
-    """For each value that a step reads: where it lies. A value that is not a usable view is its own
+    """The view of each value that a step reads. A value that is not a usable view is its own
     base."""
     nests = {i.value.id: i for i in loops.items if isinstance(i, Nest)}
     values = {v.id: v for v in loops.values()}

@@ -160,7 +160,7 @@ def _even(size: Size, limit: int, step: int) -> int:
 
 
 def _parts(count: int, matrices: Size) -> Size:
-    """Of how many parts a sum over `count` blocks of rows is, for each matrix."""
+    """Number of partial sums for each matrix, in a sum over `count` blocks of rows."""
     if is_static((matrices,)) or not at_least(matrices, 1):
         return min(count, blocks(PARTS, hint(matrices)))
     return blocks(min(count, PARTS), matrices)

@@ -234,6 +234,6 @@ class RowGroup:
                 self.levels.update((v.id, own) for v in call.outs)
 
     def level(self, call: Call) -> int:
-        """Of a member."""
+        """The level of a member."""
         own = self.levels[call.outs[0].id]
         return own if self.is_inside(call.outs[0]) else own - 1

@@ -150,7 +150,7 @@ class Affine:
 
     @property
     def extent(self) -> Size:
-        """For a form made by `axis`: the size of its axis."""
+        """The size of the axis, for a form made by `axis`."""
         return self.hi + 1
 
 

@@ -380,7 +380,7 @@ class Library:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Refusal:
-    """Why a value was not fused into a kernel: the record behind JITCAP_DEBUG=4."""
+    """Reason why a value was not fused into a kernel: the record behind JITCAP_DEBUG=4."""
 
     what: str
     into: str

@@ -114,7 +114,7 @@ def _expression(
 
 
 def _inside(offset: affine.Affine, size: Size) -> bool:
-    """Not where ranges say that an offset may leave the buffer (of symbolic ones: that it does)."""
+    """False if ranges say that an offset may leave the buffer (of symbolic ones: that it does)."""
     if is_static((offset.lo, offset.hi, size)):
         return offset.lo >= 0 and offset.hi < max(size, 1)
     return not below(offset.lo, 0) and not below(size, offset.hi + 1)

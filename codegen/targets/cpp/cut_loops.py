@@ -132,7 +132,7 @@ def _bounds(a: Axis, stages: tuple[Stage, ...]) -> list[tuple[Size, Size]]:
 
 
 def _sorted(cuts: list[Size]) -> list[Size]:
-    """In ascending order; [] where that depends on what the symbols are."""
+    """The cuts in ascending order; [] where that depends on what the symbols are."""
     if is_static(cuts):
         return sorted(cuts)
     ranked = sorted(cuts, key=lambda c: sum(below(x, c) for x in cuts))

@@ -40,7 +40,7 @@ MOST_MATRICES: Final = 0
 
 
 def fits(fused: Fused, step: Library, kernel: Kernel, kept: bool) -> str:
-    """Why `kernel` is no epilogue of the product `step`; "": it is one."""
+    """Reason why `kernel` is no epilogue of the product `step`; "": it is one."""
     out, (a, b) = step.out_avals[0], step.avals[:2]
     size = hint(out.numel)
     if a.dtype is not b.dtype or not (out.dtype.itemsize == 2 or out.dtype is b.dtype.compute):

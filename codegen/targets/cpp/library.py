@@ -159,7 +159,7 @@ def _dot_add(w: Writer) -> None:
 
 
 def _multiplies(step: Library) -> bool:
-    """For `Spelling.fits`: whether the brick computes such a product, of 16 bits or more."""
+    """True if the brick computes such a product, of 16 bits or more: for `Spelling.fits`."""
     a, b = (x.dtype for x in step.avals)
     out = step.out_avals[0].dtype
     return is_float(step) or (a is b and a.itemsize == 2 and out in (dt.float16, dt.bfloat16))

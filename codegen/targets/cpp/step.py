@@ -132,12 +132,12 @@ def array(values: Iterable[Size]) -> str:
 
 
 def is_float(step: Library) -> bool:
-    """For `Spelling.fits`: whether the (first) result is of float32 or float64."""
+    """True if the (first) result is of float32 or float64: for `Spelling.fits`."""
     return step.out_avals[0].dtype in (dt.float32, dt.float64)
 
 
 def alike(*kinds: DType) -> Callable[[Library], bool]:
-    """For `Spelling.fits`: whether the operands are arrays of one type, and of one of these."""
+    """Predicate for `Spelling.fits`: the operands are arrays of one type, and of one of these."""
 
     def fits(step: Library) -> bool:
         (kind, *others), x = {a.dtype for a in step.avals}, step.operands

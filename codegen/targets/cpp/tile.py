@@ -227,7 +227,7 @@ def _work(kernel: Kernel, stage: Stage) -> int:
 
 
 def _vectorisable(stage: Stage) -> bool:
-    """Not where stores may collide: those run in order. Products of lanes are fine for every
+    """False if stores may collide: those run in order. Products of lanes are fine for every
     monoid."""
     return all(s.monoid is None for s in stage.stores)
 

@@ -12,7 +12,7 @@ MOST_STORES: Final = 2
 
 
 def fits(fused: Fused, step: Library, kernel: Kernel, kept: bool) -> str:
-    """Why `kernel` is no epilogue of the product `step`; "": it is one."""
+    """Reason why `kernel` is no epilogue of the product `step`; "": it is one."""
     if kept:
         return "the product is read elsewhere, too"
     if len({*kernel.reads()} - {*step.outs}) > MOST_READS:

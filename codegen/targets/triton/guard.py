@@ -31,8 +31,9 @@ def {JOIN}(state, slots):
 
 
 def guard(program: TritonProgram, checks: Iterable[Check]) -> TritonProgram:
-    """With the launch that joins the checks, and writers that heed it. Raises Unsupported where an
-    input is written before the last check. `checks`: those that the program was made with."""
+    """The program with the launch that joins the checks, and writers that heed it. Raises
+    Unsupported where an input is written before the last check. `checks`: those that the program
+    was made with."""
     checking = _checking(program, {f"v{check.value.id}" for check in checks})
     if not checking:
         return program

@@ -164,7 +164,8 @@ class Loop:
     def launches(
         self, body: Sequence[Launch], inner: Mapping[str, Buffer], arena: Mapping[str, int]
     ) -> Iterator[Launch]:
-        """Those of all steps. `inner`: the body's buffers, of which `arena` places temporaries."""
+        """The launches of all steps. `inner`: the body's buffers, of which `arena` places
+        temporaries."""
         work = {name: (self.name + WORK, offset) for name, offset in arena.items()}
         for count in range(self.length):
             places = {**work, **self.places(count)}

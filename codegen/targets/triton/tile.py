@@ -194,7 +194,8 @@ def _width(length: Size, rows: int, sizes: Sizes) -> int:
 
 
 def _warps(elements: int) -> int:
-    """At least 8 elements per thread before another warp is worth it; 16 warps at most."""
+    """Number of warps: at least 8 elements per thread before another one is worth it; 16 at
+    most."""
     return max(1, min(16, elements // 256))
 
 

@@ -84,7 +84,7 @@ class Sizing:
         places: Places = _NOWHERE,
         values: Any = None,
     ) -> Sizing:
-        """For these `numbers`, which the signature's symbols are."""
+        """The sizing for these `numbers`, which the signature's symbols are."""
         names = (name for name, _ in signature.symbols)
         sizes = dict(zip(names, numbers, strict=True))
         specs = tuple(_spec(s, sizes) for s in signature.outputs)

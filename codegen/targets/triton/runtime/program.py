@@ -108,7 +108,7 @@ class TritonProgram:
         return self.source
 
     def at(self, values: Mapping[str, int]) -> TritonProgram:
-        """For these values of the symbols."""
+        """The program for these values of the symbols."""
 
         def known(x: Any, *fields: str) -> Any:
             return replace(x, **{n: concrete(getattr(x, n), values) for n in fields})

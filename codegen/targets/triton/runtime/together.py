@@ -72,7 +72,7 @@ def _begin(kernels: Sequence[Work], target: Platform) -> subprocess.Popen[bytes]
 
 
 def main() -> None:
-    """In such a process: what is to be compiled comes on the standard input."""
+    """Compile in such a process: the kernels come on the standard input."""
     work = json.load(sys.stdin)
     kind, arch, threads = work["target"]
     for source, symbol, parameters, warps, grouped, strides, aligned in work["kernels"]:
