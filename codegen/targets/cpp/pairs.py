@@ -34,10 +34,11 @@ def interleaved(lines: Sequence[str], counter: str, lanes: str) -> Iterator[str]
     """The lines of a body, each followed by the same of the next vector."""
     own = {found[1] for line in lines if (found := re.match(r"const [^=]*\b(x\d+) = ", line))}
 
+    # Sums of earlier stages lie by the number of the vector in the block.
+    places = {counter: f"({counter} + {lanes})", "u_": "(u_ + 1)"}
+
     def moved(name: re.Match[str]) -> str:
-        if name[0] == counter:
-            return f"({counter} + {lanes})"
-        return f"{name[0]}b" if name[0] in own else name[0]
+        return places.get(name[0]) or (f"{name[0]}b" if name[0] in own else name[0])
 
     for line in lines:
         yield line

@@ -385,6 +385,15 @@ def test_a_long_chain_is_one_kernel_of_two_vectors_at_a_time():
     assert "pair0" not in text(lambda x, y: x * y + x, *long)
 
 
+def test_two_vectors_at_a_time_each_read_their_own_sums():
+    def centred(x):
+        return (x - x.mean(0)).exp().erf().exp().erf()
+
+    x = floats(3, 5000)
+    check(centred, x, backends=("cpp",), rtol=1e-4, atol=1e-4)
+    assert "pair1(Full{}" in codegen.run_stages(trace(centred, x)[0])[0]["spelled"].text
+
+
 def test_lanes_run_along_narrow_rows_that_are_gathered():
     """Not along the rows, where every element would be a load of its own."""
 
