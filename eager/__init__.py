@@ -209,12 +209,12 @@ def result_type(tensor1: Any, tensor2: Any) -> DType:
 
 
 def can_cast(from_: DType, to: DType) -> _bool:
-    """Whether a result of dtype `from_` may be written into a tensor of dtype `to`."""
+    """True if a result of dtype `from_` may be written into a tensor of dtype `to`."""
     return from_.category <= to.category
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """How precise float32 products must be. All settings mean full float32 here."""
+    """Set the precision of float32 products. All settings mean full float32 here."""
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(f"{precision!r} is none of 'highest', 'high', 'medium'")
     _matmul_precision[0] = precision
@@ -224,23 +224,23 @@ _matmul_precision = ["highest"]
 
 
 def get_float32_matmul_precision() -> str:
-    """What `set_float32_matmul_precision` was given."""
+    """The precision that `set_float32_matmul_precision` was given."""
     return _matmul_precision[0]
 
 
 def set_default_device(device: Any) -> None:
-    """Where constructors of this thread place tensors; None is the CPU."""
+    """Set the device on which constructors of this thread create tensors; None is the CPU."""
     place = _places.resolved("cpu" if device is None else device)
     _default.place = None if place.type == "cpu" else place
 
 
 def get_default_device() -> device:
-    """Where constructors of this thread place tensors."""
+    """The device on which constructors of this thread create tensors."""
     return _default.place or device("cpu")
 
 
 def get_num_interop_threads() -> _int:
-    """How many threads run operations beside each other: one."""
+    """Number of threads that run operations beside each other: one."""
     return 1
 
 
@@ -276,7 +276,7 @@ def use_deterministic_algorithms(mode: _bool, *, warn_only: _bool = False) -> No
 
 
 def are_deterministic_algorithms_enabled() -> _bool:
-    """Whether an op would be refused for not being deterministic: none is."""
+    """True if an op would be refused for not being deterministic: none is."""
     return False
 
 

@@ -44,7 +44,7 @@ def disable(
 
 
 def is_compiling() -> bool:
-    """Whether the answer may differ from plain Python's: never."""
+    """True if the answer may differ from plain Python's: never."""
     return False
 
 
@@ -52,5 +52,5 @@ is_dynamo_compiling = is_exporting = is_compiling
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Where PyTorch may reuse the memory of earlier results. Results stay valid here, so there is
-    nothing to mark."""
+    """Mark the point from which PyTorch may reuse the memory of earlier results. Results stay valid
+    here, so there is nothing to mark."""

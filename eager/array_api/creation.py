@@ -57,7 +57,7 @@ __all__ = [  # noqa: PLE0604
 
 
 def __array_namespace_info__() -> SimpleNamespace:
-    """What the namespace can do: capabilities, devices, dtypes."""
+    """Description of the namespace: capabilities, devices, dtypes."""
     return SimpleNamespace(
         capabilities=lambda: {
             "boolean indexing": True, "data-dependent shapes": True, "max dimensions": None,
@@ -83,7 +83,7 @@ def _of_kind(kind: str | tuple[str, ...] | None) -> dict[str, DType]:
 
 
 def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:
-    """Whether a dtype is of a kind ("integral", "real floating", ...), or one of several."""
+    """True if a dtype is of a kind ("integral", "real floating", ...), or of one of several."""
     if isinstance(kind, tuple):
         return builtins.any(isdtype(dtype, each) for each in kind)
     return dtype is kind if isinstance(kind, DType) else dtype in _of_kind(kind).values()
@@ -97,7 +97,7 @@ def astype(x: Tensor, dtype: DType, /, *, copy: bool = True, device: Any = None)
 
 
 def can_cast(from_: Tensor | DType, to: DType, /) -> bool:
-    """Whether promotion leads from one dtype (or an array's) to another."""
+    """True if promotion leads from one dtype (or an array's) to another."""
     source = from_.dtype if isinstance(from_, Tensor) else from_
     return dt.promote_types(source, to) is to
 

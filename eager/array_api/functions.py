@@ -133,7 +133,7 @@ def min(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def any(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Whether an element over axes is true (not zero)."""
+    """Bool tensor: true where any element over axes is true (not zero)."""
     out = x.to(bool_)
     for each in sorted(axes_of(x, axis), reverse=True):
         out = functions.any(out, each, keepdims)
@@ -141,12 +141,12 @@ def any(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def all(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Whether every element over axes is true (not zero)."""
+    """Bool tensor: true where all elements over axes are true (not zero)."""
     return functions.logical_not(any(functions.logical_not(x), axis=axis, keepdims=keepdims))
 
 
 def count_nonzero(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """How many elements over axes are not zero."""
+    """Number of elements over axes that are not zero."""
     return sum(x != 0, axis=axis, keepdims=keepdims, dtype=dt.int64)
 
 
@@ -244,7 +244,7 @@ def argsort(
 def searchsorted(
     x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tensor | None = None
 ) -> Tensor:
-    """Where the values x2 belong in the sorted x1."""
+    """Indices at which the values x2 belong in the sorted x1."""
     return functions.searchsorted(x1, x2, side=side, sorter=sorter)
 
 
@@ -296,7 +296,7 @@ def unique_values(x: Tensor, /) -> Tensor:
 
 
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Tensor:
-    """Whether each of x1 is among x2."""
+    """Bool tensor: true where an element of x1 is among x2."""
     return functions.isin(x1, x2, invert=invert)
 
 

@@ -49,7 +49,7 @@ def vector_norm(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False, ord:
 
 
 def matrix_rank(x: Tensor, /, *, rtol: Any = None) -> Tensor:
-    """How many singular values of each matrix are larger than rtol * the largest."""
+    """Number of singular values of each matrix that are larger than rtol * the largest."""
     values = _linalg.svdvals(x)
     if rtol is None:
         rtol = max(x.shape[-2:]) * finfo(real_of(x.dtype)).eps

@@ -145,7 +145,8 @@ def _as_tuple(x: Any) -> tuple[Any, ...]:
 
 
 def _inputs(inputs: Any, name: str) -> tuple[Tensor, ...]:
-    """What gradients are asked of. Raises RuntimeError for none, and for what has no gradient."""
+    """The tensors that gradients are asked of, as a tuple. RuntimeError for none, or for one that
+    has no gradient."""
     ins = _as_tuple(inputs)
     if not ins:
         raise RuntimeError(f"`inputs` argument to `{name}()` cannot be empty.")
@@ -160,7 +161,8 @@ def _inputs(inputs: Any, name: str) -> tuple[Tensor, ...]:
 
 
 def _roots(outs: tuple[Tensor, ...], grads: Any) -> list[tuple[Edge, Tensor]]:
-    """Where a backward begins, each with the gradient there. RuntimeError for another number."""
+    """Roots of a backward pass: edges of the outputs, each with its gradient. RuntimeError if the
+    number of gradients is another."""
     given = (None,) * len(outs) if grads is None else _as_tuple(grads)
     if len(outs) != len(given):
         raise RuntimeError(f"got {len(outs)} tensors and {len(given)} gradients")

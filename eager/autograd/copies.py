@@ -18,7 +18,7 @@ _STATE = frozenset({"_index", "_grad", "_accumulate_hooks", "_retains"})
 
 
 def own_attributes(self: Tensor) -> dict[str, Any]:
-    """What the user put on a tensor."""
+    """Attributes that the user has set on a tensor."""
     return {k: v for k, v in self.__dict__.items() if k not in _STATE}
 
 

@@ -23,7 +23,8 @@ __all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 
 
 class FunctionCtx:
-    """What `forward` and `backward` of a Function share: saved tensors and any attribute."""
+    """Context that `forward` and `backward` of a Function share: saved tensors and any
+    attribute."""
 
     needs_input_grad: tuple[bool, ...] = ()
     _saved: tuple[Saved | None, ...] | None = ()  # None: they were freed
@@ -59,7 +60,7 @@ class FunctionCtx:
         self._dirty = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether `backward` gets zeros, and not None, for results nobody used."""
+        """Set whether `backward` gets zeros, and not None, for results nobody used."""
         self._materialize = value
 
 
@@ -108,7 +109,7 @@ class FunctionNode(Node):
 
     @property
     def saved(self) -> tuple[()] | None:
-        """As that of operations: None when it was freed. What there is, ctx has."""
+        """None when the saved tensors were freed, else an empty tuple: ctx holds them."""
         return None if self.ctx._saved is None else ()
 
     def name(self) -> str:
@@ -123,7 +124,7 @@ class FunctionNode(Node):
         return self._checked(given if isinstance(given, tuple) else (given,))
 
     def _checked(self, given: tuple[Any, ...]) -> list[Any]:
-        """What `backward` returned -> the gradients of the tensors among the arguments."""
+        """Gradients of the tensors among the arguments, from the results of `backward`."""
         count = len(self.is_tensor)
         if all(g is None for g in given[count:]):
             given = given[:count]
@@ -158,7 +159,7 @@ class FunctionNode(Node):
 
 
 def _reduces_to(shape: Sequence[Any], goal: Sequence[Any]) -> bool:
-    """Whether a sum over dimensions makes `goal` of `shape`."""
+    """True if a sum over dimensions makes `goal` of `shape`."""
     tail = shape[len(shape) - len(goal) :]
     return len(shape) >= len(goal) and all(
         wanted in (1, n) for n, wanted in zip(tail, goal, strict=True)
@@ -284,7 +285,7 @@ def call(methods: Methods, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 def _is_wanted(a: Tensor) -> bool:
-    """Whether it requires a gradient, also outside of the mapped functions that it belongs to."""
+    """True if it requires a gradient, also outside of the mapped functions that it belongs to."""
     array = a._array
     return a.requires_grad or (type(array) is Batched and _is_wanted(array.value))
 

@@ -1,4 +1,4 @@
-"""Whether operations are recorded: the modes of `eager.autograd`, as functions and contexts.
+"""Modes of `eager.autograd`, as functions and contexts: they say whether operations are recorded.
 
 a request -> the thread's mode (`eager.core.tape.mode`), which dispatch reads.
 """

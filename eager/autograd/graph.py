@@ -29,7 +29,7 @@ class GradientEdge(NamedTuple):
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """Where the gradient of `tensor` arrives. RuntimeError if it has none."""
+    """The edge at which the gradient of `tensor` arrives. RuntimeError if it has none."""
     if not tensor.requires_grad:
         raise RuntimeError(
             "It is not possible to get the gradient edge for a Tensor that does not require "
@@ -95,8 +95,8 @@ def register_multi_grad_hook(
 
 
 class saved_tensors_hooks:
-    """What is saved for derivatives inside: `pack_hook(tensor)` is kept, and `unpack_hook` makes a
-    tensor of it again.
+    """Context whose hooks pack what is saved for derivatives inside: the result of
+    `pack_hook(tensor)` is saved, and `unpack_hook` makes a tensor of it again.
 
     A compiled function decides itself what it keeps: hooks around it see what runs plainly."""
 
@@ -117,7 +117,7 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """What is saved inside waits in the memory of the CPU."""
+    """Context in which tensors saved for derivatives are stored in the memory of the CPU."""
 
     def __init__(self, pin_memory: bool = False) -> None:
         ignore("save_on_cpu", pin_memory=pin_memory)

@@ -26,20 +26,21 @@ Leaves = list[Any]
 
 
 def differs(pred: Any) -> bool:
-    """Whether a condition, or an index, may be another one for each example."""
+    """True if a condition, or an index, may differ between examples."""
     array = pred._array if isinstance(pred, Tensor) else None
     return type(array) is Batched and (array.mapped or differs(array.value))
 
 
 def same_for_all(pred: Any) -> Any:
-    """What decides, without the levels on which it does not differ."""
+    """The condition or index without the levels on which it does not differ."""
     while isinstance(pred, Tensor) and type(pred._array) is Batched and not pred._array.mapped:
         pred = pred._array.value
     return pred
 
 
 def decided(pred: Tensor) -> Tensor:
-    """The same of what decides a branch of Python. RuntimeError where it differs."""
+    """The condition of a Python branch without the levels on which it does not differ. RuntimeError
+    where it differs."""
     if differs(pred):
         raise RuntimeError(
             "vmap: It looks like you're attempting to use a Tensor in some data-dependent control "
@@ -61,7 +62,7 @@ def chosen(pred: Tensor, yes: Sequence[Any], no: Sequence[Any]) -> Leaves:
 
 
 def in_any(pred: Any) -> Any:
-    """Whether a condition holds for any example."""
+    """True if a condition holds for any example."""
     while isinstance(pred, Tensor) and type(pred._array) is Batched:
         array = pred._array
         pred = holds(array.value.any()) if array.mapped else array.value
@@ -69,7 +70,7 @@ def in_any(pred: Any) -> Any:
 
 
 def as_tensors(leaves: Sequence[Any]) -> Leaves:
-    """What is carried from round to round, numbers too: each example has its own."""
+    """Loop-carried values as tensors, numbers too: each example has its own."""
     return [x if isinstance(x, Tensor) else _number(x) for x in leaves]
 
 
@@ -81,12 +82,12 @@ def _number(x: Any) -> Tensor:
 
 # ------------------------------------------------------------------ loops that are a graph's nodes
 def recorded_plain(leaves: Sequence[Any]) -> bool:
-    """Whether a loop over these leaves is to be recorded of plain tensors."""
+    """True if a loop over these leaves is to be recorded with plain tensors."""
     return bool(mode.levels) and tracing() and not any(map(_tracked, leaves))
 
 
 def _tracked(x: Any) -> bool:
-    """Whether a gradient goes to it inside of a mapped function."""
+    """True if a gradient goes to it inside of a mapped function."""
     return isinstance(x, Tensor) and type(x._array) is Batched and (
         x.requires_grad or _tracked(x._array.value)
     )  # fmt: skip

@@ -112,7 +112,7 @@ def _call(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _children(tree: Any) -> list[Any] | None:
-    """What is in a dict, list or tuple; None for a leaf."""
+    """Children of a dict, list or tuple; None for a leaf."""
     if isinstance(tree, dict):
         return list(tree.values())
     return list(tree) if isinstance(tree, list | tuple) else None

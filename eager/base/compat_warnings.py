@@ -45,7 +45,7 @@ def tell(text: str, category: type[Warning]) -> None:
 
 
 def not_raised(message: Warning, place: tuple[str, int]) -> None:
-    """What becomes of a notice that is not shown as a warning. Tests have it raised."""
+    """Write a notice that is not shown as a warning to stderr. Tests have it raised."""
     if sys.stderr is not None:
         with contextlib.suppress(Exception):
             sys.stderr.write(warnings.formatwarning(message, type(message), *place))
@@ -62,13 +62,13 @@ def _user_frame() -> tuple[Any, int]:
 
 
 def is_ours(space: dict[str, Any]) -> bool:
-    """Whether code with these globals is the library's."""
+    """True if code with these globals is the library's."""
     name = space.get("__name__")
     return type(name) is str and name.partition(".")[0] in OURS
 
 
 def is_passed_over(frame: Any) -> bool:
-    """Whether a `stacklevel` does not count a frame: Python knows those of its imports by the name
+    """True if a `stacklevel` does not count a frame: Python knows those of its imports by the name
     of their file."""
     name = frame.f_code.co_filename
     return "importlib" in name and "_bootstrap" in name
@@ -99,7 +99,7 @@ def user_place() -> str:
 
 
 def user_line() -> str:
-    """The same as texts say it: (at file:line)."""
+    """The user's line as messages show it: (at file:line)."""
     return f"(at {user_place()})"
 
 
@@ -123,8 +123,8 @@ STRIDED: Final = "eager.strided"
 def options(
     function: str, layout: Any = None, pin_memory: bool = False, memory_format: Any = None
 ) -> None:
-    """What tensors could be made like: what functions make is strided, in one memory, in one order
-    of elements."""
+    """Check the options for tensors that a function makes: they are strided, in one memory, in one
+    order of elements."""
     if layout not in (None, STRIDED):
         raise NotImplementedError(
             f"{function}() makes strided tensors, got layout={layout}: use to_sparse() then"

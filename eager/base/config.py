@@ -198,7 +198,7 @@ _OF_TESTS: Final = ("JITCAP_TEST_", "JITCAP_FUZZ_")
 
 
 def unknown_variables() -> Iterator[str]:
-    """What is wrong with variables that look like settings, and are none: most are misspelled."""
+    """Messages about variables that look like settings, and are none: most are misspelled."""
     known = [*(flag.env for flag in FLAGS.values()), *OTHERS]
     words = {name.removeprefix("JITCAP_"): name for name in known}
     for name in os.environ:

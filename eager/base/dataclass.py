@@ -30,7 +30,7 @@ else:
     def dataclass(
         cls: type | None = None, /, *, frozen: bool = False, eq: bool = True, slots: bool = False
     ) -> Callable[[type], type] | type:
-        """As `dataclasses.dataclass`."""
+        """Decorator with the parameters of `dataclasses.dataclass` that the library uses."""
 
         def made(cls: type) -> type:
             cls = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
@@ -94,7 +94,7 @@ def _written(cls: Any, eq: bool, refuses: bool) -> dict[str, Any]:
 
 
 def _given(f: Field[Any], scope: dict[str, Any], parameters: list[str]) -> str:
-    """What a field is set to, as an expression; its parameter is written down."""
+    """Expression for the value that a field is set to; its parameter is added to `parameters`."""
     name, default = f.name, f"_default_{f.name}"
     assert f.init or f.default_factory is not MISSING, "what is no parameter is made by a factory"
     if f.default_factory is not MISSING:

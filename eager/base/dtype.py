@@ -197,7 +197,8 @@ _OF_PYTHON: Final = {bool: bool_, int: int64, float: float64, complex: complex12
 
 
 def named(kind: Any) -> Any:
-    """What is given as a dtype: `float` is float64, as in PyTorch. TypeError for what is none."""
+    """The dtype that `kind` names: `float` is float64, as in PyTorch. TypeError if it names
+    none."""
     if kind is None or isinstance(kind, DType):
         return kind
     if type(kind) is not type or kind not in _OF_PYTHON:

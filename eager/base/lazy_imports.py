@@ -51,7 +51,7 @@ class _Finder:
     """Among the finders of `sys.meta_path`: after a module of `FOLLOWS`, ours is imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """What the other finders find, with a loader around its own."""
+        """The spec that another finder finds, with a loader of this module around its own."""
         if name in FOLLOWS:
             for finder in sys.meta_path:
                 spec = None if finder is self else finder.find_spec(name, path, target)

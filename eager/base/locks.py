@@ -23,14 +23,14 @@ _locks: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 
 
 def lock() -> threading.Lock:
-    """As `threading.Lock`."""
+    """A new `threading.Lock` that a forked process finds open."""
     made = threading.Lock()
     _locks.add(made)
     return made
 
 
 def rlock() -> Any:
-    """As `threading.RLock`."""
+    """A new `threading.RLock` that a forked process finds open."""
     made = threading.RLock()
     _locks.add(made)
     return made
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 else:
 
     def cached_property(function: Any) -> Any:
-        """As `functools.cached_property`, which has a lock in Python 3.11."""
+        """A `functools.cached_property`; its lock, which it has in Python 3.11, is registered in
+        this module."""
         made = functools.cached_property(function)
         if hasattr(made, "lock"):
             _locks.add(made.lock)

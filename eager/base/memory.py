@@ -143,7 +143,7 @@ POOL: Final = Pool()
 
 
 def pooled(shape: Sequence[int], dtype: np.dtype[Any]) -> bool:
-    """Whether `empty` cuts such an array from a slab."""
+    """True if `empty` cuts such an array from a slab."""
     return SMALL <= math.prod(shape) * dtype.itemsize <= SLAB // SLAB_SHARE
 
 

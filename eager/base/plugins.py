@@ -22,8 +22,8 @@ _GROUPS: Final = {
 
 
 def entry_points(group: str) -> Any:
-    """What the installed packages provide for a group. What finds it is slow to import and seldom
-    used."""
+    """Entry points of a group in the installed packages. The module that finds them is slow to
+    import and seldom used."""
     from importlib import metadata
 
     return metadata.entry_points(group=group)

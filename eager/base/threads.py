@@ -24,7 +24,7 @@ BLAS: Final = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_thre
 
 
 def get_num_threads() -> int:
-    """How many threads share a loop of compiled code: the setting `threads`, else
+    """Number of threads that share a loop of compiled code: the setting `threads`, else
     $OMP_NUM_THREADS, else the processors of this process."""
     return config.threads or _asked(os.environ.get("OMP_NUM_THREADS", "")) or processors()
 
@@ -84,7 +84,7 @@ def _libraries() -> tuple[ctypes.CDLL, ...]:
 
 @functools.cache
 def _blas() -> tuple[Callable[[int], object], ...]:
-    """What sets its threads."""
+    """Functions that set the number of threads of the loaded BLAS libraries."""
     found = []
     for library in _libraries():
         for name in BLAS:

@@ -65,7 +65,7 @@ def _linked(links: list[TracebackType]) -> TracebackType | None:
 
 
 def _is_within(error: BaseException) -> bool:
-    """Whether an error came from our own code alone."""
+    """True if an error came from our own code alone."""
     link = error.__traceback__
     while link is not None:
         if _package(link.tb_frame.f_globals.get("__name__", "")) not in OURS | _HELPERS:

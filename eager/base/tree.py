@@ -14,8 +14,8 @@ from eager.base.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What a tree is without its leaves. `kind` is a container's type, None for a leaf; `keys` are
-    those of a dictionary."""
+    """Structure of a tree without its leaves. `kind` is a container's type, None for a leaf; `keys`
+    are those of a dictionary."""
 
     kind: type | None
     children: tuple[Structure, ...] = ()
@@ -112,7 +112,7 @@ def _structure(tree: Any, leaves: list[Any]) -> Structure:
 
 
 def ragged(data: Any) -> Exception:
-    """What to raise for nested sequences whose lengths are not those of the first ones."""
+    """The exception for nested sequences whose lengths are not those of the first ones."""
     lengths: list[int] = []
     first = data
     while isinstance(first, Sequence) and not isinstance(first, str) and first:

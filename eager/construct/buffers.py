@@ -83,7 +83,7 @@ def share_memory_(self: Tensor) -> Tensor:
 
 @public(namespace=False)
 def is_shared(self: Tensor) -> bool:
-    """Whether forked processes write the same memory (`share_memory_`). True on a device."""
+    """True if forked processes write the same memory (`share_memory_`), and always on a device."""
     if not self.is_cpu:
         return True
     memory = owner_of(numpy(self, force=True)).base
@@ -92,7 +92,7 @@ def is_shared(self: Tensor) -> bool:
 
 @public(namespace=False)
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
-    """Whether both are the same elements of the same memory, in the same order."""
+    """True if both are the same elements of the same memory, in the same order."""
     if type(self._array) is Traced or type(tensor._array) is Traced:
         raise UnknownValue("is_set_to() of a tensor that is being captured")
     look = [(x.dtype, x.device, x.data_ptr(), x.shape, x.stride()) for x in (self, tensor)]
@@ -129,7 +129,7 @@ def _called_for(self: Tensor, name: str, fn: Any, *others: Tensor) -> Tensor:
 
 
 def _element(value: Any, dtype: DType) -> Any:
-    """What a function returned, as an element. TypeError for what is none."""
+    """The result of a function as an element of `dtype`. TypeError if it is no number."""
     if dtype.category != dt.INT:
         return (bool, None, float, complex)[dtype.category](value)  # type: ignore[misc]
     return dt.stored(int(value) if isinstance(value, float) else operator.index(value), dtype)
@@ -155,7 +155,7 @@ def is_storage(obj: Any) -> bool:
 
 @public()
 def is_inference(input: Tensor) -> bool:
-    """Whether the tensor, or the one that it is a view of, was made in `inference_mode()`: then it
+    """True if the tensor, or the one that it is a view of, was made in `inference_mode()`: then it
     is never saved for a derivative, and is written in that mode alone."""
     return input._storage.inference
 

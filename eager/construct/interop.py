@@ -116,7 +116,7 @@ def _plain(data: Any) -> Any:
 
 
 def _has_traced(data: Any) -> bool:
-    """Whether values unknown until run time are in nested lists."""
+    """True if nested lists hold values that are unknown until run time."""
     if type(data) in (float, int):
         return False
     if isinstance(data, _NESTED):
@@ -231,8 +231,9 @@ def asarray(
     obj: Any, *, dtype: DType | None = None, device: Any = None, copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """As `as_tensor`; `copy=True` never shares memory, `copy=False` raises ValueError where it
-    must not be shared. `requires_grad`: None keeps the history of a tensor, False leaves it."""
+    """Convert to a tensor as `as_tensor` does; `copy=True` never shares memory, `copy=False` raises
+    ValueError where it must not be shared. `requires_grad`: None keeps the history of a tensor,
+    False leaves it."""
     out = as_tensor(obj, dtype=dtype, device=device)
     if isinstance(obj, (Tensor, np.ndarray)) and as_tensor(obj).dtype is out.dtype:
         out = out.clone() if copy else out
@@ -316,7 +317,7 @@ def numel(input: Tensor) -> int:
 
 @public()
 def is_nonzero(input: Tensor) -> bool:
-    """Whether the one element is not zero."""
+    """True if the only element is not zero."""
     return _bool(input)
 
 
@@ -374,7 +375,7 @@ def tolist(self: Tensor) -> Any:
 # ------------------------------------------------------------------------------------- layout
 @public(namespace=False)
 def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
-    """Whether the elements lie in row-major order without gaps."""
+    """True if the elements lie in row-major order without gaps."""
     if memory_format:
         options("is_contiguous", memory_format=memory_format)
     array = self._array
@@ -471,7 +472,7 @@ def _array_protocol(self: Tensor, dtype: Any = None, copy: Any = None) -> Any:
 
 
 def _array_wrap(self: Tensor, array: Any, *context: Any) -> Tensor:
-    """What a function of NumPy's makes of a tensor: a tensor, whose bools are bytes."""
+    """The result of a NumPy function on a tensor, as a tensor; bools become bytes."""
     return from_numpy(array.view(np.uint8) if array.dtype == bool else array)
 
 
@@ -486,7 +487,8 @@ def _bool(self: Tensor) -> bool:
 
 
 def number(self: Tensor) -> Any:
-    """What `int()`, `float()` and `complex()` convert. ValueError unless there is one element."""
+    """The number that `int()`, `float()` and `complex()` convert. ValueError unless there is one
+    element."""
     if self._array.size != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
     return item(self)
@@ -527,8 +529,8 @@ def _reduce(self: Tensor, protocol: Any = 4) -> Any:
 
 
 def _set_state(self: Tensor, state: Any) -> None:
-    """What a class of the program that pickles in a way of its own says of an instance: the
-    dictionary, or a pair of it and of the slots. What lies in slots may stand in the dictionary."""
+    """Set the attributes that a subclass with its own pickling gives as state: the dictionary, or a
+    pair of it and of the slots. The dictionary may hold slots, too."""
     for fields in state if isinstance(state, tuple) else (state,):
         for name, value in (fields or {}).items():
             setattr(self, name, value)

@@ -40,7 +40,7 @@ Thunk = Callable[[], Any]
 
 
 class Disagreement(TypeError):
-    """What the functions given to control flow return does not fit together."""
+    """Error for functions given to control flow whose results do not fit together."""
 
 
 def cond(
@@ -112,7 +112,8 @@ def decide(pred: Any) -> tuple[Any, Any]:
 
 
 def _place(index: Any, last: int) -> tuple[Any, Any]:
-    """As `_decide`, of the place in a list of `last` + 1."""
+    """Index of a branch in a list of `last` + 1, clamped: (tracer, handle) if only the run knows
+    it, else (None, int)."""
     index = same_for_all(index)
     if isinstance(index, Tensor):
         if index.numel() != 1 or index.dtype.is_floating_point or index.dtype.is_complex:
@@ -151,7 +152,7 @@ def checked_tree(what: str, tree: Any) -> Any:
 
 
 def name_copies(results: Sequence[Any]) -> None:
-    """As `own_tree` leaves them."""
+    """Name the nodes of tensors `CloneBackward0`, as `own_tree` makes them."""
     for x in results:
         if isinstance(x, Tensor):
             put_name(x, "CloneBackward0")
@@ -164,7 +165,7 @@ def own_tree(tree: Any) -> Any:
 
 
 def kind_of(leaf: Any) -> Any:
-    """What two results must have in common: a tensor's aval, a number's type."""
+    """The type that two results must have in common: a tensor's aval, a number's type."""
     if isinstance(leaf, Tensor):
         return leaf.aval
     return leaf.pytype if isinstance(leaf, SymNumber) else type(leaf)
@@ -268,7 +269,7 @@ def _joined(
 
 
 def _constant(column: Sequence[Any]) -> bool:
-    """Whether all arms give the same number (0.0 and -0.0 are two)."""
+    """True if all branches give the same number (0.0 and -0.0 are two)."""
     if any(isinstance(x, Tensor | SymNumber) for x in column):
         return all(x is column[0] for x in column) and not isinstance(column[0], Tensor)
     return len({(type(x), repr(x)) for x in column}) == 1
@@ -402,7 +403,8 @@ def _inside(node: Any, spans: tuple[Span, ...]) -> bool:
 
 
 def outer_edges(results: Sequence[Tensor], spans: tuple[Span, ...]) -> list[Any]:
-    """What the histories of `results` lead to outside of the spans: (node, output), (leaf, 0)."""
+    """Edges from the histories of `results` to the outside of the spans: (node, output), (leaf,
+    0)."""
     return _walk(results, spans)[0]
 
 
@@ -412,7 +414,7 @@ def inner_nodes(results: Sequence[Tensor], spans: tuple[Span, ...]) -> list[Node
 
 
 def _saves(results: Sequence[Tensor], spans: tuple[Span, ...]) -> bool:
-    """Whether a node inside keeps something for its derivative."""
+    """True if a node inside the spans saves something for its derivative."""
     inside = _walk(results, spans)[1]
     return any(type(n) is ChoiceNode or getattr(n, "saved", True) for n in inside)
 

@@ -343,8 +343,9 @@ class Loop:
         return label_of(self.ends[k] if left else self.start[k])
 
     def source(self, i: int, steps: int) -> tuple[int, int]:
-        """What the last of a carry is after so many steps, as a step may hand on another carry:
-        which carry it was made as, in which step from the first (0: before that)."""
+        """Origin of the final value of a carry after so many steps, as a step may hand on another
+        carry: the index of the carry it was made as, and the step from the first (0: before
+        that)."""
         place = {id(t): k for k, t in enumerate(self.carries)}
         while steps and id(self.ends[i]) in place:
             i, steps = place[id(self.ends[i])], steps - 1

@@ -217,7 +217,7 @@ class _Plain:
         check_kinds([end for _, _, end in rows], *rows)
 
     def results(self, go: Any, *, refused: bool) -> list[Any]:
-        """What is carried last. `refused`: a gradient of it is an error."""
+        """Final values of the carries. `refused`: a gradient of one is an error."""
         first = [handle_of(self.tracer, x) for x in self.start]
         handles = self.tracer.loop(go, self.part, self.handles, self.places, first, self.avals)
         kinds = [
@@ -287,7 +287,7 @@ class Rounds(Loop):
         return None
 
     def counted(self, go: Any, needs: Sequence[bool], least: int) -> list[Any]:
-        """What is carried last: the rounds are counted first."""
+        """Final values of the carries: the rounds are counted first."""
         self.least = least
         self.length, self.part = self.tracer.rounds(
             go,

@@ -73,13 +73,13 @@ _DECODERS: Final[dict[str, Callable[..., Any]]] = {
 
 
 def decode(value: Any, symbols: Symbols = NONE) -> Any:
-    """What `encode` was given; its sizes are made of `symbols`. Raises LookupError, TypeError or
-    ValueError for other data."""
+    """The value that `encode` was given; its sizes are made of `symbols`. Raises LookupError,
+    TypeError or ValueError for other data."""
     return _DECODERS[value[0]](symbols, *value[1:]) if isinstance(value, list) else value
 
 
 def decode_size(value: Any, symbols: Symbols) -> Any:
-    """As `decode`, of an int or a size."""
+    """The int or size that `encode` was given. ValueError for another value."""
     size = decode(value, symbols)
     if type(size) is not int and not isinstance(size, SymInt):
         raise ValueError("no size")

@@ -43,7 +43,7 @@ ON_GPUS: Final[dict[str, Policy]] = {
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether autocast is on for a device."""
+    """True if autocast is on for a device."""
     return _on(device_type) is not None
 
 
@@ -71,8 +71,8 @@ _NUMBER: Final = {"cpu": 0, "cuda": 1}
 
 
 def with_autocast(device_type: str, dtype: DType | None) -> Autocast | None:
-    """What autocast is where tensors of a device are cast to `dtype` (None: not at all), and those
-    of others as now."""
+    """The autocast state in which tensors of a device are cast to `dtype` (None: not at all), and
+    those of others as now."""
     cpu, cuda = mode.autocast or (None, None)
     on = (dtype, cuda) if device_type == "cpu" else (cpu, dtype)
     return None if on == (None, None) else on
@@ -85,7 +85,7 @@ def set_autocast(on: Autocast | None) -> Autocast | None:
 
 
 def autocast_now() -> Autocast | None:
-    """What autocast is."""
+    """The autocast state of this thread."""
     return mode.autocast
 
 
@@ -163,7 +163,8 @@ def casting(fn: F, cpu: Policy, gpu: Policy, named: Callable[..., Any] | None = 
 
 
 def _type(policy: Policy, on: DType | None, given: Sequence[Any], place: str) -> DType | None:
-    """What tensors of a device are cast to where autocast of it is on (None: they are not)."""
+    """The dtype that tensors of a device are cast to where its autocast is on (None: they are not
+    cast)."""
     if on is None or policy in ("given", "keep"):
         return None
     if policy == "widest":

@@ -75,7 +75,7 @@ def untraced() -> Iterator[None]:
 
 
 def tracing() -> bool:
-    """Whether ops are recorded and not run: under capture."""
+    """True if ops are recorded and not run: under capture."""
     return current_tracer.get() is not None
 
 
@@ -345,7 +345,7 @@ def _trace(
 
 
 def _place_of(avals: Sequence[Aval]) -> str:
-    """Where a traced op runs: on a device, where an operand lives on one."""
+    """The device that a traced op runs on: that of an operand which lives on one, else the CPU."""
     for a in avals:
         if a.device != "cpu" and not a.weak:
             return a.device
@@ -415,7 +415,7 @@ def write_(target: Tensor, value: Tensor, *, anew: bool = False) -> Tensor:
 
 
 def _write_through(link: Picked) -> None:
-    """What was written to `base[places]` is written to the base."""
+    """Write the value of `base[places]` back to the base."""
     base, put = link.base, REGISTRY["index_put"]
     new = apply(put, base, link.owner, *link.places, dims=link.dims, accumulate=False)
     write_(base, new)
@@ -498,7 +498,7 @@ def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
 
 
 def _of_target(target: Tensor, value: Tensor) -> Tensor:
-    """What is to be written, as a tensor of the target's level."""
+    """The value to be written, as a tensor of the target's level."""
     level: Any = innermost((target, value))
     goal, given = lifted(level, target)._array, lifted(level, value)._array
     if given.mapped and not goal.mapped:
@@ -563,7 +563,7 @@ _OVERLAPS = (
 
 
 def _overlaps(array: Traced) -> bool:
-    """Whether two elements of a traced tensor lie in one place."""
+    """True if two elements of a traced tensor share one address."""
     sizes = zip(array.shape, array.strides, strict=True)
     return any(type(step) is int and step == 0 and n != 1 for n, step in sizes)
 

@@ -15,7 +15,7 @@ AFTER: Final = "after"
 
 
 class RemovableHandle:
-    """What registering a hook returns: `remove()` takes the hook away. Also a context manager."""
+    """Handle of a registered hook: `remove()` takes the hook away. Also a context manager."""
 
     _ids = itertools.count()
 
@@ -42,7 +42,7 @@ def hook_node(node: Any, place: Any, hook: Callable[..., Any]) -> RemovableHandl
 
 
 def after_hook(hook: Callable[..., Any], grad: Tensor) -> Tensor:
-    """What a hook makes of a gradient."""
+    """The gradient after a hook: the hook's result, or `grad` if that is None."""
     changed = hook(grad)
     return grad if changed is None else _fits(hook, grad, changed)
 
@@ -61,7 +61,7 @@ def _fits(hook: Callable[..., Any], grad: Tensor, changed: Any) -> Tensor:
 
 
 def through(hooks: dict[int, Any], grads: Sequence[Any], *seen: Any) -> tuple[Any, ...]:
-    """What hooks that see all gradients at once, and `seen`, make of them."""
+    """Gradients after hooks that get all gradients at once, and `seen`."""
     grads = tuple(grads)
     for hook in tuple(hooks.values()):
         changed = hook(grads, *seen)

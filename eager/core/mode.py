@@ -17,7 +17,7 @@ inferring: set[int] = set()  # the threads in inference mode: empty is quicker t
 
 
 class Anomaly(NamedTuple):
-    """What anomaly detection looks for."""
+    """Settings of anomaly detection."""
 
     check_nan: bool
 
@@ -32,8 +32,7 @@ class _Inference:
 
 
 class _Mode(threading.local):
-    """Whether operations are recorded, in which types they run, and for how many examples, per
-    thread."""
+    """State of dispatch, per thread: recording, autocast, levels of mapped functions."""
 
     enabled = True
     inference: Any = _Inference()
@@ -50,8 +49,8 @@ class _Mode(threading.local):
 
     @property
     def may_record(self) -> bool:
-        """Whether who asks for it gets what is computed recorded: in inference mode only
-        transforms do."""
+        """True if a caller that asks for recording gets it: in inference mode only transforms
+        do."""
         return self.enabled or not self.inference
 
 

@@ -35,8 +35,8 @@ _said: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What all calls alike have in common: results, temporary memory, and launches as (kernel,
-    grid, arguments, FLOPs), an argument as (what, index, bytes, writes)."""
+    """State that all calls alike share: results, temporary memory, and launches as (kernel, grid,
+    arguments, FLOPs), an argument as (what, index, bytes, writes)."""
 
     plan: Plan
     results: tuple[tuple[int, Aval, tuple[int, ...], int], ...]  # bytes, aval, strides, offset
@@ -172,7 +172,7 @@ def _operand(op: Any, x: Any, place: str, arrays: Sequence[Any]) -> Any:
 
 
 def mixture(op: Any, avals: Mapping[int, Aval], place: str) -> RuntimeError:
-    """What says that operands, by position, live on different devices."""
+    """The error for operands, by position, that live on different devices."""
     shown = ", ".join(f"operand {i} {a!r} on {a.device}" for i, a in avals.items())
     return RuntimeError(
         "Expected all tensors to be on the same device, but found at least two devices: "
@@ -181,7 +181,7 @@ def mixture(op: Any, avals: Mapping[int, Aval], place: str) -> RuntimeError:
 
 
 def at(aval: Aval, place: str) -> Aval:
-    """The same on a device."""
+    """The aval on device `place`."""
     return aval if aval.device == place else Aval(aval.shape, aval.dtype, place)
 
 

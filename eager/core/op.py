@@ -96,7 +96,7 @@ class Op:
 
     @cached_property
     def saved_operands(self) -> tuple[tuple[int, str], ...]:
-        """Which operands the derivative names: (position, name without the star)."""
+        """Operands that the derivative names: (position, name without the star)."""
         names = [(i, name.lstrip("*")) for i, name in enumerate(self.operands)]
         return tuple((i, name) for i, name in names if name in self.saves)
 

@@ -31,8 +31,8 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """How tensors print: digits, from how many elements on to abbreviate, elements at the edges,
-    line width."""
+    """Set how tensors print: digits, from how many elements on to abbreviate, elements at the
+    edges, line width."""
     profiles: dict[str, dict[str, Any]] = {
         "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
         "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},

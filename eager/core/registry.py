@@ -153,12 +153,12 @@ def checked(fn: F) -> F:
 
 
 def _tensor_parameters(fn: Callable[..., Any]) -> tuple[tuple[int, str, bool], ...]:
-    """Which parameters of a function are tensors: (position, name, whether it may be None)."""
+    """Parameters of a function that are tensors: (position, name, whether it may be None)."""
     return _annotated(fn, {"Tensor": False, "Tensor | None": True})
 
 
 def _int_parameters(fn: Callable[..., Any]) -> IntParameters:
-    """Which parameters of a function are ints, or ints in a list: (position, name, kind)."""
+    """Parameters of a function that are ints, or ints in a list: (position, name, kind)."""
     return _annotated(fn, _INTS)
 
 
@@ -346,7 +346,7 @@ def _check_out(name: str, out: Any, operands: tuple[Any, ...]) -> None:
 
 
 def _may_share(array: Any, other: Any) -> bool:
-    """Whether two arrays reach into the same memory, from their first elements to their last."""
+    """True if the memory ranges of two arrays overlap, from their first elements to their last."""
     if type(array) is not type(other):
         return False
     if type(array) is np.ndarray:
@@ -360,7 +360,7 @@ def _may_share(array: Any, other: Any) -> bool:
 
 
 def _start(array: Any) -> Any:
-    """Where the first element lies; of what is traced, in its memory."""
+    """Address of the first element; of a traced array, its byte offset in its storage."""
     if type(array) is np.ndarray:
         return array.ctypes.data
     if type(array) is DeviceArray:

@@ -1,4 +1,4 @@
-"""What functions with several results return: named tuples, shown as in PyTorch. results -> tuple.
+"""Named tuples that functions with several results return, shown as in PyTorch. results -> tuple.
 
 `eager.max(x, 0)` is an `eager.return_types.max`, with the fields `values` and `indices`.
 """

@@ -28,8 +28,8 @@ class Asked:
 
 
 class StandInStorage(Storage):
-    """That of a stand-in for a tensor with this storage; it notes whether somebody asked what kind
-    that is."""
+    """Storage of a stand-in for a tensor with this storage; it notes whether somebody asked what
+    kind that is."""
 
     def __init__(self, real: Storage | None = None) -> None:
         self.real = new_storage() if real is None else real

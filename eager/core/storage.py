@@ -30,17 +30,17 @@ class Storage:
     sealed = False  # whether they are written in inference mode alone, and count no versions
 
     def moved(self, to: Storage) -> Storage:
-        """That of a tensor which got other memory, `to`: its views and bases keep theirs."""
+        """Storage of a tensor that gets other memory, `to`: its views and bases keep theirs."""
         own = to.apart()
         own.version, own.history = self.version, self.history
         return own
 
     def apart(self) -> Storage:
-        """That of a tensor which shares the memory and counts its writes for itself."""
+        """Storage of a tensor that shares the memory and counts its writes for itself."""
         return Storage()
 
     def detached(self) -> Storage:
-        """That of what `detach()` gives: writes show in both and are counted."""
+        """Storage of the result of `detach()`: writes show in both and are counted."""
         return self
 
     def like(self) -> Storage:
@@ -55,8 +55,8 @@ class Storage:
 
 
 class InferenceStorage(Storage):
-    """That of a tensor which was made in inference mode, and of its views; not `sealed` that of
-    what `detach()` gives of one outside of the mode: it may be written."""
+    """Storage of a tensor made in inference mode, and of its views. The storage of what `detach()`
+    gives of one outside of the mode is not `sealed`: it may be written."""
 
     inference = True
 
@@ -74,7 +74,7 @@ class InferenceStorage(Storage):
 
 
 def new_storage() -> Storage:
-    """That of a tensor which is made now."""
+    """Storage for a new tensor in the current mode."""
     return InferenceStorage() if mode.inference else Storage()
 
 

@@ -74,8 +74,8 @@ class SymNumber:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """What `isinstance` goes by: a function of the library that asks whether it was given an
-        int is to find one."""
+        """The class that `isinstance` sees: a function of the library that asks whether it was
+        given an int is to find one."""
         return self.pytype
 
     @property
@@ -89,7 +89,7 @@ class SymNumber:
 
     @property
     def of_numpy(self) -> bool:
-        """Whether Python has a `np.float64` here: a float, but tensors of it are float64."""
+        """True if Python has a `np.float64` here: a float, but tensors of it are float64."""
         return self.pytype is np.float64
 
     def item(self) -> Any:
@@ -112,13 +112,13 @@ class SymNumber:
         return operator.index(self.tracer.concretize(self, self.pytype))
 
     def __size__(self) -> Any:
-        """As a size: see `eager.sizes.symint.index`."""
+        """The number as a size: see `eager.sizes.symint.index`."""
         return self.tracer.size_of(self)
 
     def __stored__(self, dtype: dt.DType) -> Any:
-        """As an element of `dtype`: see `eager.base.dtype.stored`. What is finite and too large for
-        a float is looked for in numbers from outside alone: the graph's come from tensors. Whether
-        a complex number is real is asked of its value."""
+        """The number as an element of `dtype`: see `eager.base.dtype.stored`. What is finite and
+        too large for a float is looked for in numbers from outside alone: the graph's come from
+        tensors. Whether a complex number is real is asked of its value."""
         of_float = self.pytype is float
         if self.pytype is complex and not dtype.is_complex:
             return dt.stored(self.tracer.concretize(self, complex), dtype)
@@ -200,7 +200,8 @@ def sqrt(x: Any) -> Any:
 
 
 def holds(what: str, fn: Callable[..., Any], *operands: Any) -> bool:
-    """Whether `fn` of numbers is true. What only the run knows is checked by it, as `what`."""
+    """True if `fn` of numbers is true. A condition that only the run knows is checked by it, as
+    `what`."""
     tracer = next((x.tracer for x in operands if type(x) is SymNumber), None)
     if tracer is None:
         return bool(fn(*operands))

@@ -35,7 +35,7 @@ _sequence = itertools.count()
 
 
 def stale(dtype: Any, shape: Sequence[int], name: str, found: int, expected: int) -> str:
-    """What to say of a saved value that was overwritten."""
+    """The message about a saved value that was overwritten."""
     return (
         "one of the variables needed for gradient computation has been modified by an inplace "
         f"operation: [{dtype} {list(shape)}], saved by {name}, is at version {found}; expected "
@@ -80,7 +80,7 @@ class Saved:
 
 
 class Packed:
-    """What a user's hook made of a saved tensor, and how it comes back."""
+    """Saved tensor as a user's hook packed it, and how it is unpacked."""
 
     __slots__ = ("index", "leaf", "node", "packed", "unpack")
 
@@ -160,7 +160,7 @@ class Node:
 
 
 class AccumulateGrad:
-    """Where the tape ends: what adds to the gradient of a leaf, `variable`."""
+    """Node at the end of the tape: it adds to the gradient of a leaf, `variable`."""
 
     next_functions: tuple[Any, ...] = ()
 
@@ -249,7 +249,7 @@ class OpNode(Node):
         return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward0"
 
     def underived(self) -> str:
-        """What to say where a gradient is asked for and the op has none; "" if it has."""
+        """The message where a gradient is asked for and the op has none; "" if it has."""
         if self.op.vjp is None:
             return f"derivative for {self.op.name} is not implemented"
         if self.op.underived and self.edges[0] is not None:

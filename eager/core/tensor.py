@@ -1,5 +1,5 @@
-"""What users hold: an array, its storage and its place on the tape. NumPy array, DeviceArray or
-Traced -> Tensor.
+"""Tensors: an array, its storage and its node on the tape. NumPy array, DeviceArray or Traced ->
+Tensor.
 
 Only state lives here. What a tensor can do (arithmetic, views, indexing, `backward`) is installed
 from the registry of public functions, so that `eager.f(x)` and `x.f()` are one thing. What is read
@@ -37,9 +37,9 @@ UNREAD: Any = object()  # `_grad` of a stand-in tensor whose `.grad` nobody has 
 
 
 class ViewOf:
-    """Where a view comes from: its base tensor, the (view op, attributes) steps from there, the
-    base's history then; `among` is the function that gave it among others (or gave what it is a
-    view of), and None where it came alone."""
+    """Origin of a view: its base tensor, the (view op, attributes) steps from there, the base's
+    history then; `among` is the function that gave it among others (or gave what it is a view of),
+    and None where it came alone."""
 
     __slots__ = ("among", "base", "chain", "history")
 
@@ -52,11 +52,11 @@ class ViewOf:
         self.among = among
 
     def whole(self) -> Tensor:
-        """What `base` is a view of: one that was made a leaf is the base of its views."""
+        """Base of the views of `base`: the tensor that it is a view of, or itself."""
         return self.base if self.base._view is None else self.base._view.base
 
     def holds(self, tensor: Tensor) -> bool:
-        """Whether `tensor`, which was made so, and its base still have one memory: neither was
+        """True if `tensor`, which was made so, and its base still have one memory: neither was
         given another one by `.data`."""
         return tensor._counts is self.base._counts
 
@@ -205,7 +205,7 @@ class Tensor:
         return tuple(s // array.itemsize for s in array.strides)
 
     def _may_be_empty(self, strides: Any) -> bool:
-        """Whether there are no elements, where that changes what strides are shown."""
+        """True if there are no elements, where that changes what strides are shown."""
         shape = self._array.shape
         if type(self._array) is Traced and any(map(of_data, shape)):
             shown = contiguous_strides(tuple(most(n, 1) for n in shape))
@@ -326,7 +326,7 @@ class Tensor:
 
     @property
     def data(self) -> Tensor:
-        """The same memory without the tape; writes through it are not counted."""
+        """A tensor of the same memory without the tape; writes through it are not counted."""
         array = self._array
         if type(array) is Batched:
             return wrap(array.of(array.value.data))
@@ -342,7 +342,8 @@ class Tensor:
         self._array = value._array
 
     def detach(self) -> Tensor:
-        """The same memory, not on the tape. In-place writes show in both and are counted."""
+        """A tensor of the same memory, not on the tape. In-place writes show in both and are
+        counted."""
         array = self._array
         if type(array) is Batched:  # nor on those outside of the mapped function
             array = array.of(array.value.detach())
@@ -393,7 +394,8 @@ def require_writable(tensor: Tensor) -> None:
 
 
 def bare(tensor: Tensor) -> Tensor:
-    """The same memory, without the history that it has in the mapped function where it is."""
+    """A tensor of the same memory, without the history that it has in the mapped function where it
+    is."""
     return wrap(tensor._array, tensor._storage)
 
 

@@ -36,7 +36,7 @@ class UnknownValue(RuntimeError):
 
 
 class Tracer(Protocol):
-    """Who records ops instead of running them."""
+    """Recorder of ops, which are then not run."""
 
     inside: Any  # the part that is recorded now: see `part`
 
@@ -63,7 +63,7 @@ class Tracer(Protocol):
         """Conditions (bools) without which the run is given up; `what` says what was expected."""
 
     def decide(self, fn: Any, *operands: Any) -> bool | None:
-        """Whether a condition on numbers holds; None if the run decides."""
+        """True if a condition on numbers holds; None if the run decides."""
 
     def handle_of(self, sym: Any) -> Handle:
         """A SymNumber as an operand of the graph."""
@@ -105,7 +105,7 @@ class Tracer(Protocol):
         """So does a call of a user's Function, with those results that have a gradient."""
 
     def distinct(self, traced: Traced) -> Traced:
-        """The same value of the same memory, told apart from others by its handle: of a leaf."""
+        """The same value of the same memory with another handle: of a leaf."""
 
     def load_grad(self, tensor: Any) -> Any:
         """The first read of `.grad` of a tensor that stands in for one from outside."""
@@ -113,7 +113,7 @@ class Tracer(Protocol):
     # functions that become graphs of their own
 
     def part(self, fn: Callable[[], Any]) -> tuple[Any, Any]:
-        """What `fn()` gives, and the part of the graph that it recorded, which is taken out."""
+        """Result of `fn()`, and the part of the graph that it recorded, which is taken out."""
 
     def choice(
         self, pick: Handle, parts: Sequence[Any], outputs: Sequence[Any], avals: Sequence[Aval]
@@ -129,18 +129,18 @@ class Tracer(Protocol):
 
     @property
     def counts_rounds(self) -> bool:
-        """Whether the number of rounds of a loop can be a size here: see `rounds`."""
+        """True if the number of rounds of a loop can be a size here: see `rounds`."""
         raise NotImplementedError
 
     def rounds(
         self, go: Handle, least: int, part: Any, outputs: Sequence[Handle],
         carried: Sequence[Handle], start: Sequence[Handle], avals: Sequence[Aval],
     ) -> tuple[Any, Any]:  # fmt: skip
-        """As `loop`: how many rounds there are, as a size, and the part for `scan`, whose checks
-        are made. A run of fewer than `least` is given up."""
+        """Number of rounds of a `loop`, as a size, and the part for `scan`, whose checks are made.
+        A run of fewer than `least` is given up."""
 
     def body(self, fn: Callable[[], Any]) -> tuple[Any, Any]:
-        """As `part`, of a function that a loop repeats."""
+        """Result and part of a function that a loop repeats: see `part`."""
 
     def scan(
         self, part: Any, carried: Sequence[Handle], start: Sequence[Handle],
@@ -165,7 +165,7 @@ class Tracer(Protocol):
         """A value of the CPU on a device."""
 
     def placeholder(self, name: str, aval: Aval) -> Handle:
-        """What stands for a value that a part is given."""
+        """Handle of a parameter of a part of the graph."""
 
     def touch(self, state: Any) -> None:
         """The value of a `Traced` or `TracedStorage` is about to be another node."""
@@ -188,9 +188,9 @@ class TracedStorage:
 
 @dataclass(slots=True, eq=False)
 class Picked:
-    """Where memory that stands for `base[places]` came from, the places known when the program
-    runs: a write to it is one to the base. `generation`: how often the base's was written when the
-    two were last equal."""
+    """Origin of memory that stands for `base[places]`, the places known when the program runs: a
+    write to it is one to the base. `generation`: how often the base's was written when the two were
+    last equal."""
 
     owner: Any  # the tensor of all of that memory
     base: Any

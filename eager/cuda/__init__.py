@@ -32,7 +32,7 @@ CUDAGraph, graph = (
 
 
 def is_available() -> bool:
-    """Whether tensors can live on a GPU."""
+    """True if tensors can live on a GPU."""
     return places.count() > 0
 
 
@@ -41,7 +41,7 @@ def device_count() -> int:
 
 
 def is_initialized() -> bool:
-    """Whether a GPU was used."""
+    """True if a GPU was used."""
     return bool(places.opened())
 
 
@@ -104,7 +104,7 @@ class device_of(device):
 
 
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
-    """Whether copies between two GPUs need not go by way of the host. ValueError for one GPU
+    """True if copies between two GPUs need not go by way of the host. ValueError for one GPU
     alone."""
     one, other = _pool(device).device, _pool(peer_device).device
     if one is other:
@@ -177,7 +177,7 @@ class Event:
             (current_stream() if stream is None else stream)._own.wait(self._own)
 
     def query(self) -> bool:
-        """Whether all before it is done."""
+        """True if all before the event is done."""
         return self._own is None or bool(self._own.query())
 
     def synchronize(self) -> None:
@@ -233,11 +233,11 @@ class Stream:
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """What is queued here from now on comes after what was queued there until now."""
+        """Make later work of this stream wait for all that was queued on `stream` until now."""
         self.wait_event(stream.record_event())
 
     def query(self) -> bool:
-        """Whether all that was queued is done."""
+        """True if all that was queued is done."""
         return bool(self._own.query())
 
     def synchronize(self) -> None:
@@ -327,8 +327,9 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 
 
 def counters(device: Any = None) -> dict[str, float]:
-    """What was queued since the GPU was opened: launches, replays, copies and bytes by direction,
-    waits, memory. `modelled_seconds` of a simulated GPU is a model's answer, no measurement."""
+    """Counters of work queued since the GPU was opened: launches, replays, copies and bytes by
+    direction, waits, memory. `modelled_seconds` of a simulated GPU is a model's answer, no
+    measurement."""
     return dict(_pool(device).device.counters())
 
 

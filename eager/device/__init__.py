@@ -42,8 +42,8 @@ class Size(tuple[int, ...]):
 
 
 class _Default(threading.local):
-    """Where constructors of this thread place tensors that they are told no place for: None is the
-    CPU. `before` are those that end with a `with` block. "cuda" without a number is `current`."""
+    """Default device of constructors in this thread: None is the CPU. `before` are those that end
+    with a `with` block. "cuda" without a number is `current`."""
 
     place: device | None = None
     current: int = 0

@@ -1,5 +1,4 @@
-"""What stands where a tensor's array stands when its memory is a device's. (buffer, strides) ->
-views of it.
+"""Arrays of tensors whose memory is a device's. (buffer, strides) -> views of it.
 
 Host code cannot reach the elements: what NumPy would take them by (`__array__`, the buffer
 protocol, `.data`) is refused. Views are computed from the rules of the op records alone.
@@ -54,7 +53,7 @@ class DeviceArray(OfAval):
 
     @property
     def address(self) -> int:
-        """Where the first element lies, in the device's memory."""
+        """Address of the first element in the device's memory."""
         start: int = self.buffer.address
         return start + self.offset * self.itemsize if self.offset else start
 
@@ -67,11 +66,11 @@ class DeviceArray(OfAval):
 
     @property
     def contiguous(self) -> bool:
-        """The same as `is_contiguous()`, for what may read and not call."""
+        """True if the elements lie in row-major order without gaps, as a property."""
         return self.is_contiguous()
 
     def is_contiguous(self) -> bool:
-        """Whether the elements lie in row-major order without gaps."""
+        """True if the elements lie in row-major order without gaps."""
         step = 1
         for n, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if n != 1 and stride != step and self.size:
@@ -80,7 +79,7 @@ class DeviceArray(OfAval):
         return True
 
     def reinterpreted(self, dtype: DType) -> DeviceArray:
-        """The same memory as elements of another type; the last dimension, whose stride is 1,
+        """View of the memory as elements of another type; the last dimension, whose stride is 1,
         grows or shrinks with their size."""
         old, new = self.itemsize, dtype.itemsize
         shape, strides = self.shape, self.strides
@@ -96,7 +95,7 @@ class DeviceArray(OfAval):
         return DeviceArray(self.buffer, aval)
 
     def overlaps_itself(self) -> bool:
-        """Whether two elements may be one place in memory."""
+        """True if two elements may have one address in memory."""
         reach = 0
         for stride, n in sorted(zip(self.strides, self.shape, strict=True)):
             if n > 1:
@@ -106,7 +105,7 @@ class DeviceArray(OfAval):
         return False
 
     def overlaps(self, other: DeviceArray) -> bool:
-        """Whether the two reach into the same bytes, from the first to the last."""
+        """True if the two reach into the same bytes, from the first to the last."""
         a, b = self.region(), other.region()
         same = self.buffer.pool is other.buffer.pool
         return same and a.address < b.address + b.nbytes and b.address < a.address + a.nbytes

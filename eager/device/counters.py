@@ -16,7 +16,7 @@ COUNTED: Final = (
 
 @dataclass(slots=True)
 class Counters:
-    """What was done since the last reset; `peak` is the highest number of bytes allocated."""
+    """Counters of work since the last reset; `peak` is the highest number of bytes allocated."""
 
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
     allocated: int = 0

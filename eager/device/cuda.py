@@ -155,7 +155,7 @@ class CudaEvent:
         self.handle = device.call("cuEventCreate", 0 if timing else libcuda.NO_TIMING)
 
     def query(self) -> bool:
-        """Whether what was queued before it has run."""
+        """True if all that was queued before the event has run."""
         return not self.recorded or self.device.is_done("cuEventQuery", self.handle)
 
     def synchronize(self) -> None:
@@ -189,8 +189,9 @@ class CudaStream:
 
     @property
     def target(self) -> Any:
-        """Where a command goes, for who holds the device's lock: a recording is made on a stream
-        of its own, so that other threads may wait and copy on this one meanwhile."""
+        """The stream handle that a command goes to, for who holds the device's lock: a recording is
+        made on a stream of its own, so that other threads may wait and copy on this one
+        meanwhile."""
         return self.handle if self.recorded is None else self.device.recorder.handle
 
     def record(self, event: CudaEvent) -> None:
@@ -283,7 +284,7 @@ class CudaDevice:
 
     # ---- the driver
     def call(self, name: str, *given: Any) -> Any:
-        """What a function of the driver answers. Raises the exception of its error."""
+        """Result of a function of the driver. Raises the exception of its error."""
         self.enter()
         error, *values = getattr(self.driver, name)(*given)
         if error:
@@ -551,7 +552,7 @@ def _captured(
 
 
 def _not_recording(stream: CudaStream, what: str) -> None:
-    """Where this thread does, it is a mistake; others may go on."""
+    """Raise DeviceFailure if this thread is recording the stream; others may go on."""
     if stream.recorded is not None and stream.device.recording_thread == threading.get_ident():
         raise DeviceFailure(f"{what} on stream {stream.number} while its commands are recorded")
 
@@ -591,6 +592,6 @@ def find() -> Any:
 
 
 def count(driver: Any) -> int:
-    """How many GPUs the driver shows."""
+    """Number of GPUs that the driver shows."""
     _, known = driver.cuDeviceGetCount()
     return int(known)

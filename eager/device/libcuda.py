@@ -29,19 +29,19 @@ NO_TIMING: Final = 2  # of an event
 
 
 class CaptureMode(IntEnum):
-    """How cuStreamBeginCapture treats what is not captured."""
+    """Modes of cuStreamBeginCapture for calls that are not captured."""
 
     RELAXED = 2  # kernels may be loaded meanwhile
 
 
 class FunctionAttribute(IntEnum):
-    """What cuFuncSetAttribute sets."""
+    """Attributes that cuFuncSetAttribute sets."""
 
     MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 
 
 class Attribute(IntEnum):
-    """What cuDeviceGetAttribute is asked."""
+    """Attributes that cuDeviceGetAttribute is asked for."""
 
     WARP_SIZE = 10
     MULTIPROCESSOR_COUNT = 16

@@ -66,13 +66,13 @@ class Order:
         return stamp
 
     def event(self, stream: str) -> Clock:
-        """What is sure to have run where an event is recorded."""
+        """Clock of an event: what is sure to have run where it is recorded."""
         clock = dict(self.host)
         join(clock, self.clocks.get(stream, {}))
         return clock
 
     def wait(self, stream: str, event: Mapping[str, int]) -> None:
-        """What is queued on the stream from now on runs after an event."""
+        """Make later work of the stream run after an event."""
         join(self.clocks.setdefault(stream, {}), event)
 
     def wait_on_host(self, event: Mapping[str, int]) -> None:
@@ -94,8 +94,8 @@ def _clash(a: Access, b: Access) -> bool:
 
 
 def _replaces(access: Access, past: Access) -> bool:
-    """Whether who races with the past access races with this one, too, which is ordered after it:
-    a write was checked against it, a read of the same stream comes after it."""
+    """True if an access that races with the past one races with this one, too, which is ordered
+    after it: a write was checked against it, a read of the same stream comes after it."""
     return access.writes or (not past.writes and past.stream == access.stream)
 
 

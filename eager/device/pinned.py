@@ -26,7 +26,7 @@ def array_over(address: int, nbytes: int, owner: Any) -> Array:
 
 
 def is_pinned(array: Any) -> bool:
-    """Whether a NumPy array, or the one that it is a view of, is such memory."""
+    """True if a NumPy array, or the one that it is a view of, is such memory."""
     while isinstance(array, np.ndarray):
         array = array.base
     return isinstance(array, Pinned)

@@ -37,7 +37,7 @@ _current = _Current()
 
 
 def count() -> int:
-    """How many devices there are beside the CPU."""
+    """Number of devices beside the CPU."""
     asked = config.device
     if asked not in ("", SIMULATED):
         raise ValueError(f"JITCAP_DEVICE={asked!r}: expected {SIMULATED!r}, or nothing")

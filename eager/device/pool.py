@@ -79,7 +79,7 @@ class Slot:
         self._lease: Any = None  # a weak reference
 
     def give(self, stream: Any) -> Buffer:
-        """What the tensors of this run have."""
+        """Buffer for the tensors of this run."""
         own = self.own
         if not self.copied:
             lease = Lease(own)
@@ -114,7 +114,7 @@ class Slot:
 
 
 class Holder(Protocol):
-    """Who keeps memory between calls and can do without: a compiled program."""
+    """Holder of memory that is kept between calls and can be freed: a compiled program."""
 
     name: str
     held: int  # bytes
@@ -184,8 +184,8 @@ class Pool:
         return address
 
     def with_room(self, work: Callable[[], T]) -> T:
-        """What `work` answers; where the device has no memory left, it is asked again when what is
-        cached was given back."""
+        """Result of `work`; if the device is out of memory, cached memory is given back and `work`
+        is called again."""
         try:
             return work()
         except OutOfMemoryError:
@@ -210,7 +210,7 @@ class Pool:
         self.release()
 
     def _of_programs(self) -> str:
-        """What compiled programs hold of it, for people."""
+        """Text about the memory that compiled programs hold."""
         held = [f"{h.name} {text(h.held)}" for h in self.holders if h.held]
         return f", some of it for compiled programs: {', '.join(sorted(held))}" if held else ""
 

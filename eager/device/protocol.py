@@ -39,7 +39,7 @@ class RaceError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What kind of device it is. Memory and caches in bytes, rates per second (0: not known)."""
+    """Properties of a device. Memory and caches in bytes, rates per second (0: not known)."""
 
     name: str
     major: int
@@ -87,8 +87,7 @@ class Kernel(Protocol):
 
     @property
     def multiples(self) -> int:
-        """Which of its own arguments are ints that code is made for where they are multiples of 16:
-        bits."""
+        """Bit mask of its own int arguments for which it has code that takes multiples of 16."""
 
     def binary(
         self, capability: tuple[int, int], aligned: Sequence[bool], behind: int = 16
@@ -98,14 +97,14 @@ class Kernel(Protocol):
         16, all those in its tables are multiples."""
 
     def tables(self, addresses: Sequence[int]) -> Sequence[Array]:
-        """What a launch needs in device memory before its own arguments, from the addresses of
-        those behind them; empty for most kernels."""
+        """Arrays that a launch needs in device memory before its own arguments, from the addresses
+        of those behind them; empty for most kernels."""
 
     def simulate(self, grid: Grid, arguments: Sequence[Any]) -> None:
         """Run it in this process. In place of each region stands a writable array of its bytes."""
 
     def together(self) -> AbstractContextManager[None]:
-        """What to be in while several kernels of this provider are simulated."""
+        """Context in which several kernels of this provider are simulated."""
 
 
 class Event(Protocol):
@@ -163,7 +162,7 @@ class Device(Protocol):
         """Into the memory of another device of this kind, on a stream of this one."""
 
     def reaches(self, peer: Any) -> bool:
-        """Whether copies to a peer need not go by way of the host."""
+        """True if copies to a peer need not go by way of the host."""
 
     def clear(self, region: Region, stream: Any) -> None: ...
     def launch(
@@ -172,8 +171,9 @@ class Device(Protocol):
     def stream(self) -> Any: ...
     def event(self, *, timing: bool = False) -> Any: ...
     def record(self, work: Callable[[], None], stream: Any) -> Recording:
-        """What `work` launches, copies on the device and clears on the stream, which is not run.
-        DeviceFailure if it does something else there. Counts as one recording and no launches."""
+        """Recording of what `work` launches, copies on the device and clears on the stream, which
+        is not run. DeviceFailure if it does something else there. Counts as one recording and no
+        launches."""
 
     def synchronize(self) -> None: ...
     def counters(self) -> Mapping[str, float]: ...

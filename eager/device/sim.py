@@ -55,7 +55,7 @@ class _Command:
 
 
 class _Together(ExitStack):
-    """What kernels are simulated in, of each provider once."""
+    """Contexts in which kernels are simulated, one for each provider."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,8 +75,8 @@ class _Step:
 
 
 class Machine:
-    """What the simulated devices of a process share: the host with its clock, and who may run
-    before whom. One lock: commands are queued and run by one thread at a time."""
+    """State that the simulated devices of a process share: the host with its clock, and the order
+    of accesses. One lock: commands are queued and run by one thread at a time."""
 
     def __init__(self) -> None:
         self.order = Order()
@@ -131,7 +131,7 @@ class SimEvent:
         self.pending = 0  # commands that will mark it
 
     def query(self) -> bool:
-        """Whether what was queued before it has run."""
+        """True if all that was queued before the event has run."""
         return not self.pending
 
     def synchronize(self) -> None:
@@ -185,7 +185,7 @@ class SimRecording:
 
 @dataclass(slots=True)
 class Faults:
-    """What goes wrong on purpose. Numbers count from the next one: 0 is the very next."""
+    """Faults that are injected on purpose. Numbers count from the next one: 0 is the very next."""
 
     allocation: int | None = None  # out of memory
     launch: int | None = None  # a launch that the driver refuses
@@ -215,12 +215,12 @@ class _Memory:
         return address
 
     def free(self, address: int) -> int:
-        """How many bytes it had."""
+        """Free a block; the result is its number of bytes."""
         self._starts.remove(address)
         return self._blocks.pop(address).size
 
     def block_of(self, region: Region) -> int:
-        """Where the block begins that a region lies in. Raises DeviceFailure if it is in none."""
+        """Start of the block that a region lies in. Raises DeviceFailure if it is in none."""
         place = bisect.bisect_right(self._starts, region.address) - 1
         if place >= 0:
             start = self._starts[place]
@@ -350,7 +350,7 @@ class SimDevice:
             self.counted.copy("to_peers", to.nbytes)
 
     def reaches(self, peer: SimDevice) -> bool:
-        """Whether the two are linked: all of a machine are."""
+        """True if the two are linked: all of a machine are."""
         return peer.machine is self.machine
 
     def clear(self, region: Region, stream: SimStream) -> None:

@@ -122,7 +122,7 @@ def from_peer(to: Region, pool: Pool, source: DeviceArray, stream: Any) -> None:
 
 
 def order(before: Any, after: Any) -> None:
-    """What is queued on a stream from now on comes after what another has by now."""
+    """Make later work of stream `after` wait for all that is queued on `before` by now."""
     event = before.device.event()
     before.record(event)
     after.wait(event)
