@@ -20,7 +20,7 @@ _dir: list[Path] = []
 
 
 def get_dir() -> str:
-    """Where files are kept: what `set_dir` was given, or a folder of the user's cache."""
+    """Folder for downloaded files: what `set_dir` was given, or a folder of the user's cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return str(_dir[0] if _dir else Path(cache, "eager", "hub"))
 
@@ -55,7 +55,7 @@ def load_state_dict_from_url(
     file_name: str | None = None,
     weights_only: bool = True,
 ) -> Any:
-    """What the file at `url` holds; downloaded when `model_dir` does not have it yet. With
+    """Content of the file at `url`; downloaded when `model_dir` does not have it yet. With
     `check_hash` its name ends in the beginning of its SHA-256: `name-0123abcd.pth`."""
     folder = Path(model_dir or Path(get_dir(), "checkpoints"))
     folder.mkdir(parents=True, exist_ok=True)

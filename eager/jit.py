@@ -55,7 +55,7 @@ def Attribute(value: T, the_type: Any) -> T:
 
 
 def is_scripting() -> bool:
-    """Whether TorchScript is compiling: never."""
+    """True if TorchScript is compiling: never."""
     return False
 
 

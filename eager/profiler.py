@@ -41,7 +41,7 @@ class Part:
 
 
 class Parts(list[Part]):
-    """What `key_averages()` gives."""
+    """List of parts that `key_averages()` returns."""
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, **layout: Any) -> str:
         """A line for each part, the one with the most `sort_by` first: the total time, "cpu_time"
@@ -133,5 +133,5 @@ class profile:
 
 
 def schedule(**counts: int) -> None:
-    """Which steps are recorded: all."""
+    """Ignore a schedule of steps, with a warning: all steps are recorded."""
     ignore("profiler.schedule", **counts)

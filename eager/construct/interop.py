@@ -231,9 +231,8 @@ def asarray(
     obj: Any, *, dtype: DType | None = None, device: Any = None, copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Convert to a tensor as `as_tensor` does; `copy=True` never shares memory, `copy=False` raises
-    ValueError where it must not be shared. `requires_grad`: None keeps the history of a tensor,
-    False leaves it."""
+    """A tensor, by `as_tensor`; `copy=True` never shares memory, `copy=False` raises ValueError if
+    it has to be converted. `requires_grad`: None keeps the history of a tensor, False leaves it."""
     out = as_tensor(obj, dtype=dtype, device=device)
     if isinstance(obj, (Tensor, np.ndarray)) and as_tensor(obj).dtype is out.dtype:
         out = out.clone() if copy else out
@@ -487,8 +486,7 @@ def _bool(self: Tensor) -> bool:
 
 
 def number(self: Tensor) -> Any:
-    """The number that `int()`, `float()` and `complex()` convert. ValueError unless there is one
-    element."""
+    """The number for `int()`, `float()` and `complex()`. ValueError unless there is one element."""
     if self._array.size != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
     return item(self)

@@ -105,7 +105,7 @@ class Tracer(Protocol):
         """So does a call of a user's Function, with those results that have a gradient."""
 
     def distinct(self, traced: Traced) -> Traced:
-        """The same value of the same memory with another handle: of a leaf."""
+        """Value of a leaf, in the same memory, with a handle of its own."""
 
     def load_grad(self, tensor: Any) -> Any:
         """The first read of `.grad` of a tensor that stands in for one from outside."""

@@ -1,4 +1,4 @@
-"""What values a parameter or a draw may have. tensor -> bool tensor, one per event."""
+"""Constraints on the values of a parameter or a draw. tensor -> bool tensor, one per event."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _DependentProperty(property, _Dependent):
         self.is_discrete, self.event_dim = is_discrete, event_dim
 
     def __call__(self, fn: Callable[[Any], Any]) -> Any:
-        """As a decorator, with what is known of all the constraints."""
+        """Decorator form, with the attributes that all the constraints share."""
         return _DependentProperty(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
 
 

@@ -19,7 +19,7 @@ from eager.random import _standard_gamma, binomial, poisson
 
 
 class Poisson(Distribution):
-    """How many events of a `rate` happen."""
+    """Number of events that happen at a `rate`."""
 
     arg_constraints = {"rate": c.nonnegative}
     support = c.nonnegative_integer
@@ -66,7 +66,7 @@ class _OfTrials(Distribution):
 
 
 class Geometric(_OfTrials):
-    """How many trials fail before the first success."""
+    """Number of failures before the first success."""
 
     support = c.nonnegative_integer
 
@@ -109,7 +109,7 @@ def _at_most(logits: Tensor) -> Tensor:
 
 
 class Binomial(_OfTrials, OfProbs):
-    """How many of `total_count` trials succeed."""
+    """Number of successes in `total_count` trials."""
 
     arg_constraints = {
         "total_count": c.nonnegative_integer,
@@ -173,7 +173,7 @@ class Binomial(_OfTrials, OfProbs):
 
 
 class NegativeBinomial(_OfTrials, OfProbs):
-    """How many trials succeed before `total_count` of them have failed."""
+    """Number of successes before `total_count` failures."""
 
     arg_constraints = {
         "total_count": c.nonnegative,
@@ -288,7 +288,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
 
 class Multinomial(_OfClasses):
-    """How often each of n classes comes in `total_count` draws."""
+    """Number of times that each of n classes comes in `total_count` draws."""
 
     def __init__(
         self,

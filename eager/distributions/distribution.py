@@ -40,7 +40,7 @@ class Distribution:
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Whether distributions made from now on check their arguments."""
+        """Set whether distributions made from now on check their arguments."""
         Distribution._validate_args = bool(value)
 
     def _check_parameters(self) -> None:
@@ -96,7 +96,7 @@ class Distribution:
         )
 
     def expand(self, batch_shape: Any) -> Any:
-        """The same distribution, its parameters expanded to a larger batch."""
+        """A copy of the distribution with its parameters expanded to a larger batch."""
         new = copy.copy(self)
         own = len(self._batch_shape)
         for name, value in self.__dict__.items():

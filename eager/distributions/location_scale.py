@@ -332,8 +332,8 @@ class Weibull(Distribution):
 
 
 class GeneralizedPareto(Distribution):
-    """What exceeds `loc`: a tail that falls as a power (concentration > 0), as an exponential (0),
-    or that ends (< 0)."""
+    """Values above a threshold `loc`: a tail that falls as a power (concentration > 0), as an
+    exponential (0), or that ends (< 0)."""
 
     arg_constraints = {"loc": c.real, "scale": c.positive, "concentration": c.real}
     has_rsample = True
@@ -348,7 +348,7 @@ class GeneralizedPareto(Distribution):
         return c.interval(self.loc, where(self.concentration < 0, ends, math.inf))
 
     def _shape(self) -> tuple[Tensor, Tensor]:
-        """Whether the tail is exponential, and a concentration to divide by."""
+        """Mask of elements whose tail is exponential, and a concentration to divide by."""
         zero = self.concentration.abs() <= 1e-8
         return zero, where(zero, 1.0, self.concentration)
 

@@ -61,7 +61,8 @@ def _then(first: t.Transform, loc: Any, scale: Any) -> t.Transform:
 
 
 def _register_both(registry: ConstraintRegistry) -> None:
-    """What is the same for both, whose parts are taken from the one itself."""
+    """Register the transforms that both registries share; nested ones come from the registry
+    itself."""
     registry.register(c.real, lambda found: t.identity_transform)
     registry.register(c.positive, _to_range)
     registry.register(c.corr_cholesky, lambda found: t.CorrCholeskyTransform())

@@ -35,7 +35,7 @@ class Transform:
 
     @property
     def sign(self) -> Any:
-        """Whether it grows (1) or falls (-1)."""
+        """Sign of the slope: 1 if it grows, -1 if it falls."""
         raise NotImplementedError
 
     def __call__(self, x: Tensor) -> Tensor:

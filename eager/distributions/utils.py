@@ -1,4 +1,4 @@
-"""What distributions are written with, also those of programs. parameters -> tensors of one shape,
+"""Helpers for writing distributions, also those of programs. parameters -> tensors of one shape,
 probabilities <-> logits."""
 
 from __future__ import annotations

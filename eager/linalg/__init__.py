@@ -297,7 +297,7 @@ def multi_dot(tensors: Any) -> Tensor:
 
 
 def _cheapest(sizes: list[int]) -> dict[tuple[int, int], int]:
-    """Where to split each run of a chain of matrices, the i-th of sizes[i] x sizes[i + 1]
+    """Index at which to split each run of a chain of matrices, the i-th of sizes[i] x sizes[i + 1]
     (Godbole, "On efficient computation of matrix chain products", 1973)."""
     n = len(sizes) - 1
     cost = {(i, i): 0 for i in range(n)}
@@ -489,7 +489,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 def matrix_rank(
     A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
-    """How many singular values are above max(atol, rtol * the largest): int64."""
+    """Number of singular values above max(atol, rtol * the largest): int64."""
     atol, rtol = _limits(A, tol if atol is None else atol, 0.0 if tol is not None else rtol)
     values = (eigvalsh(A).abs() if hermitian else svdvals(A)).detach()
     if not values.shape[-1]:

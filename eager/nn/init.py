@@ -122,7 +122,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
-    """How many inputs feed each output, and how many outputs each input feeds."""
+    """Number of inputs that feed each output, and of outputs that each input feeds."""
     if tensor.ndim < 2:
         raise ValueError(
             "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"

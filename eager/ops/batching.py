@@ -177,7 +177,8 @@ def _reduced(call: Call) -> Any:
 
 
 def _along(call: Call) -> Any:
-    """What goes along a dimension takes an example without any as a vector."""
+    """Batching rule for ops along a dimension: an example without dimensions is taken as a
+    vector."""
     if call.rank(0):
         return call(*call.fronts(), **call.shifted())
     made = call(*(shaped(x, (*x.shape, 1)) for x in call.fronts()), **call.shifted())
@@ -293,7 +294,8 @@ def _rows(a: Any, b: Any) -> Any:
 
 
 def _dot(call: Call) -> Any:
-    """Where one operand is a matrix for all, the examples are rows of the other."""
+    """Batching rule for products: where one operand is a matrix for all, the examples are rows of
+    the other."""
     a, b = call.values
     if all(call.mapped) or call.rank(0) > 2:
         return call(*call.fronts())
@@ -349,7 +351,7 @@ def _window(call: Call) -> Any:
 
 # ------------------------------------------------------------------------------------- libraries
 def _library(call: Call) -> Any:
-    """What the record says of the dimensions that the function looks at."""
+    """Batching rule from the dimensions that the op's record says its function looks at."""
     core = call.op.core
     if any(d in call.attrs for d in _DIMS):
         return _moves(call)

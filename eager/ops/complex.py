@@ -30,8 +30,8 @@ Ints = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class PartView(Host):
-    """The same memory with another element type: a view to eager and to the tracer, a routine of
-    its own to compiled code. `strides` and `write` are as those of a `View`."""
+    """View of the same memory with another element type: a view to eager and to the tracer, a
+    routine of its own to compiled code. `strides` and `write` are as those of a `View`."""
 
     strides: Callable[[Ints, Ints], tuple[Ints, int]] = field(kw_only=True)
     write: Callable[[Aval, Attrs], tuple[Op, dict[str, Any], bool]] = field(kw_only=True)
@@ -271,7 +271,7 @@ def view_as_real(input: Tensor) -> Tensor:
 
 
 def _part_of(x: Tensor, value: Any) -> Tensor:
-    """What is to become a part of `x`, in its shape and the part's dtype."""
+    """Value to be written to a part of `x`, in its shape and the part's dtype."""
     part = value if isinstance(value, Tensor) else wrap(np.array(value))
     return part.to(dt.real_of(x.dtype)).expand(x.shape)
 

@@ -340,7 +340,7 @@ def iota_along(n: int, dim: int, ndim: int, like: Tensor) -> Tensor:
 
 
 def _below(input: Tensor, diagonal: int) -> Tensor:
-    """Where column - row <= diagonal, in the last two dimensions."""
+    """Mask of the elements with column - row <= diagonal, in the last two dimensions."""
     if input.ndim < 2:
         raise RuntimeError(
             f"tril, triu: input tensor must have at least 2 dimensions, got {input.ndim}"

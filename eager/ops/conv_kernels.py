@@ -144,7 +144,7 @@ def _depthwise(xp: Array, w: Array, geo: Geometry, out: Array) -> Array:
 
 
 def _reversible(geo: Geometry) -> bool:
-    """Whether the input gradient is itself a convolution: no stride, no more padding than the
+    """True if the input gradient is itself a convolution: no stride, no more padding than the
     filter reaches."""
     reach = zip(geo.padding, geo.kernel, geo.dilation, strict=True)
     return all(t == 1 for t in geo.stride) and all(p <= d * (k - 1) for p, k, d in reach)

@@ -153,7 +153,7 @@ def _copied_to(place: device, array: Any, non_blocking: bool) -> Any:
 
 
 def _moved_in_graph(self: Tensor, place: device) -> Tensor:
-    """The same under capture."""
+    """The tensor moved to a device under capture."""
     array = self._array
     traced = array if type(array) is Traced else current_tracer.get().lift(self)  # type: ignore[union-attr]
     tracer = traced.storage.tracer
@@ -199,8 +199,8 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 @public(namespace=False)
 def as_subclass(self: Tensor, cls: type[Any]) -> Any:
-    """The same memory and history under a subclass of Tensor. What is computed from it is a
-    Tensor again. TypeError for a class that is none."""
+    """A tensor of the same memory and history under a subclass of Tensor. What is computed from it
+    is a Tensor again. TypeError if `cls` is no such class."""
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(
             "Creating a Tensor subclass from a class that does not inherit from Tensor is not "

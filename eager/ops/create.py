@@ -61,7 +61,7 @@ Tensor._full = staticmethod(
 
 
 def made(op: Any, *operands: Any, place: Any = None, **attrs: Any) -> Tensor:
-    """What `op` makes on a device: that which is asked for, or the default of this thread."""
+    """Result of `op` on a device: that which is asked for, or the default of this thread."""
     place = default.place if place is None else place
     if place is not None and place is not CPU:
         there = str(places.resolved(place))
@@ -95,7 +95,7 @@ def _default(dtype: DType | None) -> DType:
 
 
 def _filling(value: Any, dtype: DType | None) -> tuple[Any, DType]:
-    """What `full` fills with, and the dtype of the result."""
+    """The value that `full` fills with, and the dtype of the result."""
     if isinstance(value, Tensor):
         value = value.detach()  # a number, in PyTorch: no gradient goes to it
         found = value.dtype

@@ -114,8 +114,8 @@ REPEATS = Dynamic(  # where each element of a repeated tensor comes from
     ]
 )
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
-    """Where the elements are not zero: one row of indices each, or (as_tuple) one tensor per
-    dimension."""
+    """Indices of the elements that are not zero: one row of indices each, or (as_tuple) one tensor
+    per dimension."""
     x = input.unsqueeze(0) if as_tuple and input.ndim == 0 else input
     places = find(NONZERO, x)
     return tuple(places.unbind(0)) if as_tuple else places.t()
@@ -133,7 +133,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 
 @public(samples=lambda: [s.call(s.integers((3, 4)), grad=False)])
 def argwhere(input: Tensor) -> Tensor:
-    """Where the elements are not zero: one row of indices each."""
+    """Indices of the elements that are not zero: one row of indices each."""
     return find(NONZERO, input).t()
 
 

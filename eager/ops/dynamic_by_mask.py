@@ -35,7 +35,7 @@ def _numbered(n: Any, like: Tensor) -> Tensor:
 
 
 def _hits(chosen: Tensor) -> Found:
-    """How often a mask of one dimension holds, and where."""
+    """Number of true elements of a one-dimensional mask, and their indices."""
     n = chosen.shape[0]
     upto = chosen.to(dt.int64).cumsum(0)
     place = _call("where", chosen, upto - 1, n)  # the others go behind all
@@ -82,7 +82,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, *, least: int) -> Found:
 
 
 def unique(x: Tensor, dim: int | None) -> Found | None:
-    """As runs of the sorted elements; NaNs are one value."""
+    """Unique values, as runs of the sorted elements; NaNs are one value."""
     if dim is not None and x.ndim != 1:
         return None
     ordered, places = x.reshape(-1).sort(stable=True)
@@ -99,7 +99,7 @@ def unique(x: Tensor, dim: int | None) -> Found | None:
 
 
 def runs(x: Tensor, dim: int | None) -> Found | None:
-    """Where an element differs from the one before it, a run begins."""
+    """Runs of equal elements: one begins where an element differs from the one before it."""
     if dim is not None and x.ndim != 1:
         return None
     flat = x.reshape(-1)

@@ -525,7 +525,7 @@ def isneginf(input: Tensor) -> Tensor:
 
 @public(samples=s.on(grad=False))
 def isreal(input: Tensor) -> Tensor:
-    """Whether the imaginary part is 0."""
+    """Bool tensor: true where the imaginary part is 0."""
     return input.imag == 0 if input.dtype.is_complex else input.isfinite() | True
 
 

@@ -89,7 +89,7 @@ EIG = Extern("eig", ("x",), _eig_vjp, n_outputs=2, numpy=_eig_kernel, shapes=_ei
 
 # -------------------------------------------------------------------------- LU with pivots
 def _size(x: Any) -> Any:
-    """What LAPACK compares: |re| + |im| of complex numbers."""
+    """Magnitude by which LAPACK compares: |re| + |im| of complex numbers."""
     return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
 
 

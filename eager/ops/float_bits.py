@@ -1,4 +1,4 @@
-"""How floating point numbers are made: neighbours, mantissa and exponent. tensors -> tensors."""
+"""Structure of floating point numbers: neighbours, mantissa and exponent. tensors -> tensors."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def histogram(
     weight: Tensor | None = None,
     density: bool = False,
 ) -> Histogram:
-    """How many elements (or how much `weight`) lie in each bin, and the bins' edges."""
+    """Number of elements (or sum of `weight`) in each bin, and the bins' edges."""
     low, high = (None, None) if range is None else range
     edges = bins.clone() if isinstance(bins, Tensor) else _edges(input, bins, low, high)
     flat = None if weight is None else weight.reshape(-1)

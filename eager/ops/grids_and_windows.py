@@ -205,8 +205,8 @@ def cumulative_trapezoid(
 def fake_quantize_per_tensor_affine(
     input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int
 ) -> Tensor:
-    """What is left of `input` when it is rounded to ints times `scale` beside `zero_point`, from
-    quant_min to quant_max. The gradient goes through where nothing is cut off."""
+    """Result of rounding `input` to ints times `scale` beside `zero_point`, from quant_min to
+    quant_max. The gradient goes through where nothing is cut off."""
     if quant_min > quant_max:
         raise RuntimeError("`quant_min` should be less than or equal to `quant_max`.")
     whole = (input.detach() * (1.0 / scale)).round() + zero_point

@@ -294,7 +294,7 @@ def _placement(
 
 
 def start_of(dims: tuple[int, ...]) -> int:
-    """Where the dimensions that the indices make stand in the result."""
+    """Position in the result of the dimensions that the indices make."""
     return dims[0] if dims == tuple(range(dims[0], dims[0] + len(dims))) else 0
 
 

@@ -110,7 +110,7 @@ def _as_int(item: Any) -> Any:
 
 
 def _consumed(item: Any) -> int:
-    """How many dimensions an index takes."""
+    """Number of dimensions that an index takes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     if isinstance(item, Tensor) and item.dtype is dt.bool_:
@@ -119,7 +119,7 @@ def _consumed(item: Any) -> int:
 
 
 def _is_an_index(item: Any) -> bool:
-    """Whether an entry of a list says that the list stands for a tuple of indices."""
+    """True if an entry of a list says that the list stands for a tuple of indices."""
     return item is None or isinstance(item, (slice, Tensor, list, tuple, range, np.ndarray))
 
 
@@ -191,8 +191,8 @@ def _selected_first(x: Tensor, picks: Picks) -> tuple[Tensor, Picks]:
 
 
 def _picked(x: Tensor, picks: Picks) -> Tensor:
-    """What the picks give. Under capture, where all are without dimensions, a write to it will be
-    one to `x`."""
+    """Elements at the picks. Under capture, where all are without dimensions, a write to the result
+    will be one to `x`."""
     dims = tuple(d for d, _ in picks)
     places = tuple(_checked(t) for _, t in picks)
 
@@ -210,12 +210,12 @@ def _picked(x: Tensor, picks: Picks) -> Tensor:
 
 
 def _generation(x: Tensor) -> int | None:
-    """How often the memory of `x` was written under capture."""
+    """Number of writes to the memory of `x` under capture; None outside of capture."""
     return x._array.storage.generation if type(x._array) is Traced else None
 
 
 def _is_there(value: Any, x: Tensor, picks: Picks) -> bool:
-    """Whether `value` is what `x` has at the picks: the end of `x[i] += 1`."""
+    """True if `value` is the present value of `x` at the picks: the end of `x[i] += 1`."""
     if not isinstance(value, Tensor) or type(value._array) is not Traced:
         return False
     link = value._array.storage.picked

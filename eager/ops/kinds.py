@@ -72,7 +72,7 @@ class Pointwise(Op):
         return default if self.result == "float" and common.category < dt.FLOAT else common
 
     def narrow(self, common: DType, aval: Aval) -> DType:
-        """What an operand is rounded to before it is widened for the computation."""
+        """The dtype that an operand is rounded to before it is widened for the computation."""
         rounds = self.name in ROUND_NUMBERS and not aval.shape and common.compute is not common
         return common if rounds else common.compute
 
@@ -90,7 +90,7 @@ class Pointwise(Op):
 
     @polynomial.remembered
     def _abstract(self, avals: tuple[Aval, ...], default: DType) -> tuple[Aval, ...]:
-        """The same, which depends on the default dtype."""
+        """Avals of the results for a default dtype, on which they depend."""
         try:
             shape = broadcast_shapes(*(a.shape for a in avals))
         except RuntimeError as error:
@@ -161,7 +161,8 @@ _DIRECT = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 
 def _signature(x: Any) -> Any:
-    """What the types of a call depend on: dtype, whether it has dimensions, or the Python type."""
+    """Key that the types of a call depend on: dtype, whether it has dimensions, or the Python
+    type."""
     return (x.dtype, x.ndim > 0) if isinstance(x, np.ndarray) else type(x)
 
 
@@ -203,7 +204,7 @@ class Cast(Op):
 
 @dataclass(frozen=True, eq=False)
 class Copy(Op):
-    """The same values in memory of their own. In a graph it is nothing: values there do not
+    """Copy of the values to memory of their own. In a graph it is nothing: values there do not
     alias."""
 
     kind: ClassVar[str] = "copy"
@@ -297,7 +298,7 @@ class Reduce(Op):
 
 @dataclass(frozen=True, eq=False)
 class ArgReduce(Op):
-    """Where the largest or smallest element is (the first such; NaN counts as extreme): int64.
+    """Index of the largest or smallest element (the first such; NaN counts as extreme): int64.
     `dim` an int or None (all)."""
 
     monoid: str = field(kw_only=True)
@@ -541,8 +542,8 @@ def reshape_strides(
 def _strides_of_data(
     shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]
 ) -> tuple[int, ...] | None:
-    """As `reshape_strides`, of sizes that data decide. What needs a copy is expected to have
-    elements, and no such dimension of size 1: that would need none."""
+    """Strides of a reshape for sizes that data decide: see `reshape_strides`. What needs a copy is
+    expected to have elements, and no such dimension of size 1: that would need none."""
     if same(strides, contiguous_strides(shape)):
         return contiguous_strides(new)
     out = [1] * len(new)
@@ -566,8 +567,8 @@ def _strides_of_data(
 
 @dataclass(frozen=True, eq=False)
 class Host(Op):
-    """What only NumPy does: compiled code calls back. `rule(*avals, **attrs)` gives the results'
-    avals, `numpy(*arrays, **attrs)` the results."""
+    """Op that only NumPy computes: compiled code calls back. `rule(*avals, **attrs)` gives the
+    avals of the results, `numpy(*arrays, **attrs)` the results."""
 
     numpy: Callable[..., Any] = field(kw_only=True)
     rule: Callable[..., tuple[Aval, ...]] = field(kw_only=True)

@@ -119,25 +119,25 @@ def isfinite(input: Tensor) -> Tensor:
 
 @public(samples=_floats_and_ints)
 def signbit(input: Tensor) -> Tensor:
-    """Whether the sign bit is set: also of -0.0, and of a NaN that has it."""
+    """Bool tensor: true where the sign bit is set, also of -0.0, and of a NaN that has it."""
     return lt(input, 0) if is_integral(input) else apply(SIGNBIT, input)
 
 
 @public()
 def is_signed(input: Tensor) -> bool:
-    """Whether its dtype has negative numbers."""
+    """True if its dtype has negative numbers."""
     return input.dtype not in (dt.bool_, dt.uint8)
 
 
 @public()
 def is_conj(input: Tensor) -> bool:
-    """Whether it is a view of conjugates: none is, `conj` computes them."""
+    """True if it is a view of conjugates: none is, `conj` computes them."""
     del input
     return False
 
 
 @public()
 def is_neg(input: Tensor) -> bool:
-    """Whether it is a view of negated numbers: none is."""
+    """True if it is a view of negated numbers: none is."""
     del input
     return False

@@ -48,7 +48,7 @@ def _ufunc_operators(op: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def _operators(fn: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The same for operators that are more than one op."""
+    """Methods `__op__` and `__rop__` for operators that are more than one op."""
 
     def forward(self: Tensor, other: Any) -> Any:
         try:

@@ -122,7 +122,7 @@ CLONE = Copy("clone", ("x",), lambda g: (g,))
 
 @public(samples=s.on())
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
-    """The same values in memory of their own; differentiable."""
+    """A copy of the values in memory of its own; differentiable."""
     if memory_format:
         options("clone", memory_format=memory_format)
     return apply(CLONE, input)
@@ -133,7 +133,7 @@ ADD = binary_op("add", "add", lambda g: (g, g))
 
 
 def _no_bools(operands: Sequence[Aval]) -> str:
-    """What is said of `-` with bools; Python's own are numbers."""
+    """The message about `-` with bools, or ""; Python's own bools are numbers."""
     bools = [x.dtype is dt.bool_ for x in operands]
     if not any(bools) or all(x.weak for x in operands):
         return ""

@@ -273,13 +273,13 @@ def _truths() -> list[Sample]:
 
 @public(samples=_truths)
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether an element over `dim` is not zero: bool, or uint8 of uint8."""
+    """True where any element over `dim` is not zero: bool, or uint8 of uint8."""
     return _truth(ANY, input, dim, keepdim)
 
 
 @public(samples=_truths)
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether no element over `dim` is zero: bool, or uint8 of uint8."""
+    """True where no element over `dim` is zero: bool, or uint8 of uint8."""
     return _truth(ALL, input, dim, keepdim)
 
 
@@ -322,7 +322,7 @@ def nanmean(
 
 @public(method=False, samples=lambda: [s.call(s.values((3,)), s.values((3,)), grad=False)])
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether both have the same shape and elements: a Python bool."""
+    """True if both have the same shape and elements: a Python bool."""
     if input.shape != other.shape:
         return False
     return bool(all(input == other)) if input.numel() else True

@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def is_integral(*operands: Any) -> bool:
-    """Whether all operands (tensors or numbers) are ints or bools."""
+    """True if all operands (tensors or numbers) are ints or bools."""
     for x in operands:  # half the time of `all`
         if not (x.dtype.category < dt.FLOAT if isinstance(x, Tensor) else isinstance(x, INTS)):
             return False

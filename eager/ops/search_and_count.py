@@ -65,8 +65,8 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Where each element would be inserted to keep the (last dimension's) order: int64. `sorter`
-    are the indices that sort the sequence."""
+    """Index at which each element would be inserted to keep the (last dimension's) order: int64.
+    `sorter` are the indices that sort the sequence."""
     need_order("searchsorted", sorted_sequence.aval)
     right = _right_side(right, side)
     if sorter is not None:
@@ -157,7 +157,7 @@ BINCOUNT_WEIGHTED = Dynamic(
     ]
 )
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each non-negative int occurs (or the sum of its weights)."""
+    """Number of occurrences of each non-negative int (or the sum of its weights)."""
     if not is_integral(input):
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{input.dtype.name}'")
     if input.ndim != 1:
@@ -300,7 +300,7 @@ def unique_consecutive(
 # -------------------------------------------------------------------------------- membership
 @public(samples=lambda: [s.call(_repeated, np.array([1, 7]), grad=False)], method=False)
 def isin(elements: Any, test_elements: Any, *, invert: bool = False) -> Tensor:
-    """Whether each element is among `test_elements`; one of them may be a number."""
+    """Bool tensor: true where an element is among `test_elements`; one of them may be a number."""
     require_tensors("isin", "one", (elements, test_elements))
     flat = test_elements.reshape(-1) if isinstance(test_elements, Tensor) else test_elements
     if isinstance(flat, Tensor):
@@ -315,7 +315,7 @@ def isin(elements: Any, test_elements: Any, *, invert: bool = False) -> Tensor:
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close (see `isclose`): a Python bool. RuntimeError for two
+    """True if all elements are close (see `isclose`): a Python bool. RuntimeError for two
     dtypes."""
     if input.dtype is not other.dtype:
         raise RuntimeError(f"{input.dtype} did not match {other.dtype}")

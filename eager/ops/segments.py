@@ -85,7 +85,7 @@ def segment_reduce(
 def _starts(
     data: Tensor, lengths: Tensor | None, offsets: Tensor | None, axis: int, unsafe: bool
 ) -> Tensor:
-    """Where segments begin, and where the last one ends."""
+    """Start of each segment, and the end of the last one."""
     given = lengths if offsets is None else offsets
     if given is None:
         raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")

@@ -55,8 +55,9 @@ def _as_strided_vjp(g: Tensor, avals: Any, shape: Ints, strides: Ints, start: in
 
 
 def _written_back(base: Any, attrs: Attrs) -> tuple[Any, dict[str, Any], bool]:
-    """What a write makes of the whole. Where elements share a place, the others at that place are
-    written, too, which no value of the part alone says."""
+    """The op, its attributes and a flag for a write through the view. Elements that share an
+    address are refused: a write to one changes the others, which no value of the view alone
+    says."""
     reach = 0
     for step, n in sorted(zip(attrs["strides"], attrs["shape"], strict=True)):
         if n > 1 and step <= reach:

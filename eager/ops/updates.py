@@ -1,5 +1,5 @@
-"""How optimizers update a parameter, where the library does so many times: tensors, settings -> the
-tensors are written."""
+"""Updates of parameters by optimizers, where the library does so many times: tensors, settings ->
+the tensors are written."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from eager.core.traced import repeatable
 
 
 def is_elsewhere(parameter: Tensor, held: Tensor | None) -> bool:
-    """Whether state of a parameter has another dtype, or lies on another device, than that has
-    now."""
+    """True if state of a parameter has another dtype, or lies on another device, than the parameter
+    has now."""
     if held is None:
         return False
     return held.dtype is not parameter.dtype or held.device != parameter.device
 
 
 def is_unusual(parameter: Tensor, gradient: Tensor, held: Tensor | None) -> bool:
-    """Whether a parameter is not updated straight away: `is_elsewhere`, or its gradient is
+    """True if a parameter is not updated straight away: `is_elsewhere`, or its gradient is
     complex."""
     return gradient.dtype.is_complex or is_elsewhere(parameter, held)
 
 
 def is_written(state: Tensor) -> bool:
-    """Whether a tensor was written since it was made."""
+    """True if a tensor was written since it was made."""
     return state._storage.version != 0
 
 

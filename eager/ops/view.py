@@ -172,7 +172,7 @@ def _expand_strides(shape: Shape, strides: Shape, attrs: Attrs) -> tuple[Shape, 
 
 
 def _spread(n: int, m: int) -> bool:
-    """Whether one element is repeated."""
+    """True if one element is repeated."""
     if type(n) is type(m) is int:
         return n == 1 != m
     return is_one(n) or (known_eq(n, m) is not True and not of_data(n) and n == 1)
@@ -231,7 +231,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False)
 
 
 def _repeats(shape: Shape, wanted: Shape) -> bool:
-    """Whether a dimension of size 1, or a new one, gets another size, or one that data decide."""
+    """True if a dimension of size 1, or a new one, gets another size, or one that data decide."""
     before = (1,) * (len(wanted) - len(shape)) + shape
     return any(is_one(n) and (of_data(m) or m != 1) for n, m in zip(before, wanted, strict=True))
 
@@ -305,8 +305,8 @@ def view(input: Tensor, *shape: Any, size: Any = None, dtype: DType | None = Non
 
 
 def bits(input: Tensor, dtype: DType) -> Tensor:
-    """The same memory read as another element type; the last dimension grows or shrinks with the
-    size of an element. RuntimeError where it cannot."""
+    """View of the memory as another element type; the last dimension grows or shrinks with the size
+    of an element. RuntimeError where it cannot."""
     array = input._array
     if type(array) is Batched:
         return wrap(array.of(bits(array.value, dtype)))

@@ -19,7 +19,7 @@ def number(value: float) -> Tensor:
 
 
 def step_count() -> Tensor:
-    """How often a parameter was updated."""
+    """A count of the updates of a parameter, which starts at 0."""
     return number(0)
 
 

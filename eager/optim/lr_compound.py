@@ -193,7 +193,7 @@ class CyclicLR(LRScheduler):
             group["max_momentum"], group["base_momentum"] = high, low
 
     def scale_fn(self, x: float) -> float:
-        """How high cycle (or iteration) `x` goes."""
+        """Scale of the height of cycle (or iteration) `x`."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular2":
@@ -382,7 +382,7 @@ class ReduceLROnPlateau(LRScheduler):
         return self.cooldown_counter > 0
 
     def is_better(self, a: float, best: float) -> bool:
-        """Whether `a` improves on `best` by more than the threshold."""
+        """True if `a` improves on `best` by more than the threshold."""
         sign = 1 if self.mode == "max" else -1
         if self.threshold_mode == "rel":
             return sign * a > sign * best * (1 + sign * self.threshold)

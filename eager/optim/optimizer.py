@@ -255,7 +255,7 @@ class Optimizer(_Hooked):
         return state
 
     def _is_ahead(self, parameter: Any) -> bool:
-        """Whether a parameter's state is as it was allocated ahead: no tensor replaced, nor
+        """True if a parameter's state is as it was allocated ahead: no tensor replaced, nor
         written."""
         first = self._ahead and self._ahead.get(parameter)
         if not first:
@@ -319,7 +319,7 @@ class Optimizer(_Hooked):
                 state[name] = view_as_complex(value)
 
     def _is_outdated(self, parameter: Tensor, state: dict[str, Any]) -> bool:
-        """Whether the state was allocated for another dtype or device and never used."""
+        """True if the state was allocated for another dtype or device and never used."""
         return is_elsewhere(parameter, state.get(self.like_parameter)) and self._is_ahead(parameter)
 
     def _allocate_again(self) -> None:

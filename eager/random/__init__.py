@@ -83,7 +83,7 @@ class Generator:
         return self
 
     def place(self) -> Any:
-        """Where the stream is, for `go_to`: under capture of run-time numbers."""
+        """Position of the stream, for `go_to`: under capture of run-time numbers."""
         return self.seed_value, self.ordinal
 
     def go_to(self, place: Any) -> None:
@@ -242,7 +242,7 @@ def _fitting(generator: Generator, place: str) -> Generator:
 
 
 def _place(device: Any) -> Any:
-    """Where a constructor draws: as asked, else on the default device of this thread."""
+    """The device on which a constructor draws: as asked, else the default device of this thread."""
     return (default.place or CPU) if device is None else device
 
 
@@ -426,7 +426,7 @@ def bernoulli(
 
 
 def in_both(number: float, dtype: DType) -> Any:
-    """What is added to draws: to both parts of complex ones."""
+    """The number to add to draws: to both parts of complex ones."""
     return number * (1 + 1j) if dtype.is_complex else number
 
 
@@ -526,7 +526,8 @@ def check_chance(p: Any) -> None:
 
 @public(method=False)
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """How many of `count` trials of probability `prob` succeed. RuntimeError for what is none."""
+    """Number of successes in `count` trials of probability `prob`. RuntimeError if these are
+    none."""
     return apply(BINOMIAL, count.detach(), prob.detach(), _key(generator, count))
 
 

@@ -87,7 +87,7 @@ def _find(name: str) -> Any:
 
 
 def read(file: BinaryIO, place: Callable[[UntypedStorage, str], Any], *, weights_only: bool) -> Any:
-    """What `torch.save` wrote as a sequence of pickles. LoadError for another pickle."""
+    """Value that `torch.save` wrote as a sequence of pickles. LoadError for another pickle."""
     bounded = _Bounded(file)
     storages = _Storages(bounded, place)
 

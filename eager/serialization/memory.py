@@ -71,7 +71,7 @@ class Loaded(UntypedStorage):
 
 
 def placed(map_location: Any) -> Callable[[UntypedStorage, str], UntypedStorage]:
-    """What `map_location` asks: a function of a storage and of where it was when it was saved."""
+    """Function of a storage and of its saved location, as `map_location` asks for."""
 
     def on(storage: UntypedStorage, location: Any) -> UntypedStorage:
         try:

@@ -143,7 +143,7 @@ def _number(value: complex) -> Any:
 
 # ------------------------------------------------------------------------------ file -> value
 def read(archive: Archive, place: Place) -> Any:
-    """What `write` wrote, with each piece of memory where `place` says."""
+    """Value that `write` wrote, with each storage where `place` says."""
     head = json.loads(archive.read("value.json"))
     if head["format"] not in _READABLE:
         raise LoadError(

@@ -24,7 +24,7 @@ ADVICE = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Callee:
-    """What is called for a name of the table.
+    """Function that is called for a name of the table.
 
     Only the table has these: a pickle cannot make one, so it calls nothing else. `value` is what
     the name stands for where it is not called, `users` marks what the user has allowed."""

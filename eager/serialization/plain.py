@@ -252,7 +252,7 @@ _VALUES: Final[dict[str, Any]] = {
 
 # ------------------------------------------------------------------------------------ names
 def find(name: str) -> Any:
-    """What a name stands for, None for one that is not known."""
+    """Value of a name, None if it is not known."""
     if name in _VALUES:
         return _VALUES[name]
     if name.startswith("numpy."):

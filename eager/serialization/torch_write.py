@@ -126,7 +126,7 @@ class _Pickler(_Python):  # type: ignore[misc]
 
     # ---- names
     def save_global(self, obj: Any, name: str | None = None) -> None:
-        """As Python's, which writes the name of the file."""
+        """Write a global as Python does, but under the name that the file has for it."""
         if name is None and type(getattr(obj, "__module__", None)) is str:
             module, known = public_name(obj)
             if (module, known) != (obj.__module__, obj.__qualname__):
@@ -181,7 +181,7 @@ class _Pickler(_Python):  # type: ignore[misc]
         return count if dtype is None else -(-count // dtype.itemsize) * dtype.itemsize
 
     def reducer_override(self, obj: Any) -> Any:
-        """What stands for a value of ours: a function of PyTorch's, and its arguments."""
+        """Reduction of a value of ours: a function of PyTorch's, and its arguments."""
         if type(obj) in _PLAIN:
             return NotImplemented
         if isinstance(obj, Tensor):
@@ -269,7 +269,7 @@ def write(value: Any, file: BinaryIO) -> None:
 
 
 def _entries(pickler: _Pickler) -> Iterator[tuple[str, Any]]:
-    """What a file holds, in PyTorch's order."""
+    """Entries of a file, in PyTorch's order."""
     program = b"".join(
         part if type(part) is not _Later else pickle.dumps(part.of(), 2)[2:-1]
         for part in pickler.parts

@@ -38,7 +38,7 @@ _allowed: dict[str, Callee] = {}
 
 # ------------------------------------------------------------------------ what the user allows
 def _named(entry: Any) -> tuple[Any, set[str]]:
-    """What an entry allows, and the names by which files know it."""
+    """Value that an entry allows, and the names by which files know it."""
     if isinstance(entry, tuple):
         value, name = entry
         return value, {name}
@@ -57,7 +57,7 @@ def add_safe_globals(safe_globals: Iterable[Any]) -> None:
 
 
 def get_safe_globals() -> list[Any]:
-    """What `add_safe_globals` has allowed."""
+    """Values that `add_safe_globals` has allowed."""
     return list({id(callee.make): callee.make for callee in _allowed.values()}.values())
 
 
@@ -216,7 +216,7 @@ _KNOWN_ABSENT = (
 
 
 def find(name: str) -> Any:
-    """What a name of a pickle stands for. LoadError for what is not in the tables."""
+    """Value of a name in a pickle. LoadError for a name that is not in the tables."""
     module, _, attribute = name.rpartition(".")
     if (module, attribute) in _compat_pickle.NAME_MAPPING:  # PyTorch writes names of Python 2
         name = ".".join(_compat_pickle.NAME_MAPPING[module, attribute])
@@ -280,7 +280,7 @@ class _Storages:
 def read(
     archive: Archive, root: str, map_location: Any, *, weights_only: bool, mapped: bool
 ) -> Any:
-    """What `torch.save` wrote into a zip file whose entries are in the folder `root`."""
+    """Value that `torch.save` wrote into a zip file whose entries are in the folder `root`."""
     storages = _Storages(archive, root, placed(map_location), mapped)
     name = f"{root}data.pkl"
     data = archive.read(name)

@@ -118,7 +118,7 @@ def _raise_category(result: DType, higher: DType) -> DType:
 
 
 def same(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    """Whether two shapes are sure to be equal. Asks for no guard: `a == b` does, of symbols."""
+    """True if two shapes are sure to be equal. Asks for no guard: `a == b` does, of symbols."""
     if a is b:
         return True
     if len(a) != len(b):
@@ -132,7 +132,7 @@ def same(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 
 def same_aval(a: Aval, b: Aval) -> bool:
-    """Whether two avals are sure to be equal."""
+    """True if two avals are sure to be equal."""
     kinds = a.dtype is b.dtype and a.weak == b.weak and a.device == b.device
     return kinds and same(a.shape, b.shape)
 
@@ -178,7 +178,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class OfAval:
-    """What stands where a tensor's array stands: its shape is that of its `aval`."""
+    """Base class of stand-ins for a tensor's array: the shape is that of the `aval`."""
 
     __slots__ = ()
 

@@ -48,7 +48,7 @@ def remembered(fn: Callable[..., T]) -> Callable[..., T]:
 
 
 def _has_symbol(value: Any) -> bool:
-    """Whether a size, a shape, what has one or a tuple of these is a symbol, or has one."""
+    """True if a size, a shape, what has one or a tuple of these is a symbol, or has one."""
     if type(value) is tuple:
         return any(map(_has_symbol, value))
     return isinstance(value, SymInt) or _has_symbol(getattr(value, "shape", ()))
@@ -73,7 +73,7 @@ class Scope:
         return SymInt((((made,), 1),))
 
     def answer(self, relation: str, size: SymInt) -> bool:
-        """Whether `size == 0` ("==") or `size >= 0` (">=") for the values at hand: a guard. Where
+        """True if `size == 0` ("==") or `size >= 0` (">=") for the values at hand: a guard. Where
         data decide, there is no value at hand: see `assume`."""
         if of_data(size):
             return self._assumed(relation, size)
@@ -139,7 +139,7 @@ class Scope:
             symbol.lo, symbol.hi = max(symbol.lo, lo), min(symbol.hi, hi)
 
     def range_of(self, terms: Terms) -> tuple[Bound, Bound]:
-        """What guards have said of a sum without a constant."""
+        """Range that guards have given to a sum without a constant."""
         return self._ranges.get(terms, (-inf, inf))
 
     def guard(self, relation: str, size: SymInt, holds: bool) -> None:
@@ -257,7 +257,7 @@ class SymInt:
         return next(symbols_of(self)).scope
 
     def number(self) -> Any:
-        """As a run-time number: an operand of tensors, of float arithmetic."""
+        """The size as a run-time number: an operand of tensors, of float arithmetic."""
         return self.scope.number(self)
 
     def __repr__(self) -> str:
@@ -414,7 +414,7 @@ def symbols_of(x: Any) -> Iterator[Symbol]:
 
 
 def of_data(x: Any) -> bool:
-    """Whether a size is one that data decide."""
+    """True if a size is one that data decide."""
     return type(x) is not int and any(symbol.of_data for symbol in symbols_of(x))
 
 

@@ -209,7 +209,7 @@ def _product(values: Any) -> Bound:
 
 
 def known(relation: str, x: SymInt | int) -> bool | None:
-    """Whether x == 0, or x >= 0, if ranges say so."""
+    """True if x == 0, or x >= 0, by the ranges; False if not; None if they do not say."""
     if not isinstance(x, SymInt):
         return x == 0 if relation == "==" else x >= 0
     lo, hi = bounds(x)
@@ -219,8 +219,8 @@ def known(relation: str, x: SymInt | int) -> bool | None:
 
 
 def simplest(relation: str, x: SymInt | int) -> SymInt | int:
-    """What is 0 (or at least 0) just when `x` is: positive factors that all terms share are left
-    out, and `k * (a // k)` is `a - a % k`."""
+    """Simplest size that is 0 (or at least 0) just when `x` is: positive factors that all terms
+    share are left out, and `k * (a // k)` is `a - a % k`."""
     x = _even(x)
     if not isinstance(x, SymInt):
         return x

@@ -122,28 +122,28 @@ class Fixing(Scope):
 
 
 def _known(relation: str, x: SymInt | int) -> bool | None:
-    """As it stands, or in its simplest form, of which less may be known."""
+    """Answer of `known` for x as it stands, or in its simplest form, of which less may be known."""
     found = known(relation, x)
     return known(relation, simplest(relation, x)) if found is None else found
 
 
 def known_eq(x: SymInt | int, y: SymInt | int) -> bool | None:
-    """Whether x == y, for whatever values: None if that depends."""
+    """True if x == y, for whatever values: None if that depends."""
     return _known("==", add(x, y, -1))
 
 
 def known_le(x: SymInt | int, y: SymInt | int) -> bool | None:
-    """Whether x <= y, for whatever values: None if that depends."""
+    """True if x <= y, for whatever values: None if that depends."""
     return _known(">=", add(y, x, -1))
 
 
 def known_lt(x: SymInt | int, y: SymInt | int) -> bool | None:
-    """Whether x < y, for whatever values: None if that depends."""
+    """True if x < y, for whatever values: None if that depends."""
     return known_le(add(x, 1), y)
 
 
 def decide(relation: str, x: SymInt | int) -> bool:
-    """Whether x == 0 ("==") or x >= 0 (">="), by a guard where it depends."""
+    """True if x == 0 ("==") or x >= 0 (">="), by a guard where it depends."""
     x = simplest(relation, x)
     found = known(relation, x)
     if found is None:
@@ -187,8 +187,8 @@ def integral(x: Any) -> Any:
 
 
 def integrals(x: Any) -> Any:
-    """The same of an int, or of a list or tuple of ints. Bools behind the first, and in tensors,
-    are ints here, as in PyTorch."""
+    """An int, or a list or tuple of ints, each as an int or a size. Bools behind the first, and in
+    tensors, are ints here, as in PyTorch."""
     if not isinstance(x, tuple | list):
         return integral(x) if isinstance(x, bool) else _plain(x)
     for each in x:  # half the time of `all`
@@ -214,20 +214,20 @@ def integer(x: Any) -> Any:
 
 
 def is_one(x: Any) -> bool:
-    """Whether a size is sure to be 1: asks for no guard."""
+    """True if a size is sure to be 1: asks for no guard."""
     return x == 1 if type(x) is int else known_eq(x, 1) is True
 
 
 def is_empty(x: Any) -> bool:
-    """Whether a size is 0. Of one that data decide: whether it is sure to be, so that what is done
-    else must be right for none as well."""
+    """True if a size is 0. Of one that data decide: if it is sure to be, so that what is done else
+    must be right for none as well."""
     if type(x) is int:
         return x == 0
     return known_eq(x, 0) is True if of_data(x) else x == 0
 
 
 def is_single(x: Any) -> bool:
-    """Whether a size is 1. Of one that data decide: whether it is sure to be, as `is_empty`."""
+    """True if a size is 1. Of one that data decide: if it is sure to be, as `is_empty`."""
     return known_eq(x, 1) is True if of_data(x) else x == 1
 
 
@@ -240,7 +240,7 @@ def sqrt(x: Any) -> Any:
 
 
 def slice_bounds(start: Any, stop: Any, size: Any) -> tuple[Any, Any]:
-    """Where `start:stop` begins and ends in a dimension: `slice.indices`, of sizes too."""
+    """Begin and end of `start:stop` in a dimension: `slice.indices`, of sizes too."""
     if type(size) is int and not isinstance(start, SymInt) and not isinstance(stop, SymInt):
         begin, end, _ = slice(start, stop).indices(size)
         return begin, max(begin, end)
@@ -279,12 +279,12 @@ def _chosen(kind: type[Least], x: Any, y: Any) -> Any:
 
 
 def is_int(x: Any) -> bool:
-    """Whether `x` is an int or stands for one."""
+    """True if `x` is an int or stands for one."""
     return isinstance(x, int) or isinstance(x, SymInt)  # noqa: SIM101 - a third of the time
 
 
 def _is_size(x: Any) -> bool:
-    """Whether `x` is an int or a SymInt: a run-time number is none until it is one (`index`)."""
+    """True if `x` is an int or a SymInt: a run-time number is none until it is one (`index`)."""
     return is_int(x) and (type(x) is int or not hasattr(type(x), "__size__"))
 
 

@@ -102,14 +102,14 @@ class SparseTensor:
         return self._coalesced("values")._entries
 
     def crow_indices(self) -> Tensor:
-        """Where the elements of each row begin (CSR): (M + 1)."""
+        """Index of the first element of each row, and the end of the last (CSR): (M + 1)."""
         return self._begins("crow_indices", CSR, 0)
 
     def col_indices(self) -> Tensor:
         return self._compressed("col_indices", CSR)._places[1]
 
     def ccol_indices(self) -> Tensor:
-        """Where the elements of each column begin (CSC): (N + 1)."""
+        """Index of the first element of each column, and the end of the last (CSC): (N + 1)."""
         return self._begins("ccol_indices", CSC, 1)
 
     def row_indices(self) -> Tensor:
@@ -266,7 +266,7 @@ class SparseTensor:
 
     @staticmethod
     def product_with(a: Any, b: Any) -> Any:
-        """What `eager.mm` and `matmul` are of operands of which one is sparse."""
+        """Result of `eager.mm` and `matmul` for operands of which one is sparse."""
         return mm(a, b)
 
     def __matmul__(self, other: Any) -> Any:
@@ -359,7 +359,8 @@ def _unflat(flat: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def _begins(lines: Tensor, size: int) -> Tensor:
-    """Where each of so many lines begins, and the last ends, in their numbers, which are sorted."""
+    """Index at which each of so many lines begins, and the last ends, in their numbers, which are
+    sorted."""
     found: Tensor = searchsorted(lines.contiguous(), arange(size + 1, device=lines.device))
     return found
 

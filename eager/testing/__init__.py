@@ -85,7 +85,7 @@ def assert_allclose(
 
 
 def _difference(actual: Any, expected: Any, place: str, options: tuple[Any, ...]) -> str:
-    """What is wrong, or ""."""
+    """Message about the difference, or ""."""
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         if {*actual} != {*expected}:
             return f"The keys{place} do not match: {[*actual]} and {[*expected]}"

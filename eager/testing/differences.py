@@ -44,7 +44,7 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Whether the gradients of `func`'s outputs by the `inputs` that require one are central
+    """True if the gradients of `func`'s outputs by the `inputs` that require one are central
     differences with steps of `eps`, to `atol` and `rtol`; GradcheckError, or False without
     `raise_exception`.
 
@@ -137,7 +137,7 @@ def _rows(out: Tensor, leaves: Tensors) -> list[Any]:
 
 
 def _differences(func: Any, given: Any, leaves: Tensors, eps: float) -> list[list[Any]]:
-    """The same Jacobians from calls with one element a step up and down."""
+    """Jacobians by central differences, from calls with one element a step up and down."""
 
     def values() -> list[Any]:
         outs = _outputs(func, given)

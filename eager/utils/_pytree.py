@@ -60,8 +60,8 @@ class GetAttrKey:
 
 
 class NodeDef(NamedTuple):
-    """How nodes of a class are taken apart and made: node -> (children, context), and back;
-    `keys` names the way to each child, given the node."""
+    """Functions that flatten and unflatten nodes of a class: node -> (children, context), and back;
+    `keys` names the key of each child, given the node."""
 
     flatten: Callable[[Any], tuple[Iterable[Any], Context]]
     unflatten: Callable[[Iterable[Any], Context], Any]
@@ -135,7 +135,7 @@ def register_pytree_node(
 
 
 def is_namedtuple(obj: Any) -> bool:
-    """Whether an object, or a class, is a named tuple's."""
+    """True if an object, or a class, is a named tuple's."""
     return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
 
 
@@ -150,7 +150,7 @@ def is_namedtuple_instance(obj: Any) -> bool:
 
 
 def _definition(tree: Any, is_leaf: Leaf = None) -> NodeDef | None:
-    """How a node is taken apart; None for a leaf."""
+    """Definition by which a node is flattened; None for a leaf."""
     if is_leaf is not None and is_leaf(tree):
         return None
     found = SUPPORTED_NODES.get(type(tree))
@@ -163,7 +163,7 @@ def tree_is_leaf(tree: PyTree, is_leaf: Leaf = None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TreeSpec:
-    """What a tree is without its leaves. `type` is None for a leaf."""
+    """Structure of a tree without its leaves. `type` is None for a leaf."""
 
     type: Any
     context: Context
@@ -384,7 +384,7 @@ def tree_flatten_with_path(
 def tree_map_with_path(
     func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: Leaf = None
 ) -> PyTree:
-    """As `tree_map`; `func` is given the way to each leaf first."""
+    """Map `func` over the leaves, as `tree_map`; it is given the key path of each leaf first."""
     found, spec = tree_flatten_with_path(tree, is_leaf)
     paths, leaves = [path for path, _ in found], [leaf for _, leaf in found]
     return spec.unflatten(map(func, paths, leaves, *map(spec.flatten_up_to, rests)))
@@ -396,7 +396,7 @@ def keystr(kp: KeyPath) -> str:
 
 
 def key_get(obj: Any, kp: KeyPath) -> Any:
-    """What lies at the end of a way."""
+    """Value at the end of a key path."""
     for key in kp:
         obj = key.get(obj)
     return obj

@@ -13,7 +13,7 @@ import eager
 
 
 class Backend(AbstractBackend):  # type: ignore[misc]
-    """What einops asks of a library: found by this class, and by the name."""
+    """Functions that einops asks of a library: found by this class, and by the name."""
 
     framework_name = "eager"
 

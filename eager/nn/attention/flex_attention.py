@@ -31,7 +31,7 @@ def noop_mask(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor
 
 
 def and_masks(*masks: MaskMod) -> MaskMod:
-    """What all of these let through."""
+    """Mask function that is true where all of these are."""
 
     def both(*at: Tensor) -> Tensor:
         seen = noop_mask(*at)
@@ -43,7 +43,7 @@ def and_masks(*masks: MaskMod) -> MaskMod:
 
 
 def or_masks(*masks: MaskMod) -> MaskMod:
-    """What one of these lets through."""
+    """Mask function that is true where one of these is."""
 
     def either(*at: Tensor) -> Tensor:
         seen = ~noop_mask(*at)

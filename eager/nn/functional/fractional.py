@@ -42,8 +42,8 @@ def _sizes(name: str, x: Tensor, n: int, kernel: Any, size: Any, ratio: Any) -> 
 
 
 def _starts(draws: Tensor, size: int, window: int, out: int) -> Tensor:
-    """Where the windows along a dimension begin, by planes: (N, C) draws from [0, 1) -> int64
-    (N, C, out). The steps differ by one at most, and the last window ends where the input does.
+    """Start of each window along a dimension, by planes: (N, C) draws from [0, 1) -> int64 (N, C,
+    out). The steps differ by one at most, and the last window ends where the input does.
 
     Source: Graham, "Fractional max-pooling" (2014)."""
     if out == 1:

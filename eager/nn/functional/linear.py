@@ -237,7 +237,7 @@ def embedding_bag(
 
 
 def _bags(input: Tensor, offsets: Tensor | None, include_last: bool) -> tuple[int, Tensor]:
-    """How many bags there are, and which bag each element of the flattened input belongs to."""
+    """Number of bags, and the bag that each element of the flattened input belongs to."""
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError("if input is 2D, then offsets has to be None")

@@ -37,7 +37,7 @@ def _labels_first(input: Tensor, target: Tensor) -> str:
 
 
 def _where_classes(input: Tensor, target: Tensor, dim: int) -> str:
-    """What may have been meant."""
+    """Advice about what may have been meant, or ""."""
     if target.ndim == input.ndim and target.shape[dim] == 1:
         return f": use target.squeeze({dim})"
     if input.ndim > 2 and target.shape == input.shape[:-1]:

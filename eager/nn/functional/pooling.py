@@ -193,7 +193,7 @@ def _avg_pool(
 
 
 def _counts(x: Tensor, geometry: dict[str, Any], include_pad: bool) -> Tensor:
-    """How many elements each window averages over; what hangs over the padded input never
+    """Number of elements that each window averages over; what hangs over the padded input never
     counts."""
     pads = geometry["padding"]
     size = tuple(x.shape[2:])
@@ -298,7 +298,7 @@ def _targets(output_size: Any, input: Tensor, n: int) -> tuple[int, ...]:
 
 
 def _regular(size: tuple[int, ...], out: tuple[int, ...]) -> bool:
-    """Whether windows are sure to have one size, an int."""
+    """True if windows are sure to have one size, an int."""
     return all(
         type(n) is type(o) is int and o and n % o == 0 for n, o in zip(size, out, strict=True)
     )

@@ -180,7 +180,7 @@ def _nearest(x: Tensor, dim: int, out: int, ratio: float, half: float) -> Tensor
 
 
 def _repeats(n: int, out: int, ratio: float) -> bool:
-    """Whether each place is repeated as often (is sure to be, where sizes are symbols)."""
+    """True if each element is repeated equally often (is sure to be, where sizes are symbols)."""
     if not isinstance(ratio, float) or known_eq(out % n, 0) is not True:
         return False
     times = out // n
@@ -188,7 +188,7 @@ def _repeats(n: int, out: int, ratio: float) -> bool:
 
 
 def _places(out: int, ratio: float, align: bool, x: Tensor) -> Tensor:
-    """Where in the input each output place lies."""
+    """Position in the input of each output element."""
     whole = iota(out, x.dtype.compute, like=x)
     return whole * ratio if align else (whole + 0.5) * ratio - 0.5
 

@@ -83,7 +83,8 @@ class _Stats(Module):
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
     ) -> None:
-        """What was saved before there was a count of batches keeps the one that is here."""
+        """Load a state; one that was saved before there was a count of batches keeps the present
+        count."""
         key, count = f"{prefix}num_batches_tracked", self.num_batches_tracked
         version = local_metadata.get("version")
         if self._counts and (version is None or version < 2) and count is not None:

@@ -17,7 +17,7 @@ _MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvNd(Module):
-    """What all convolutions share: geometry, parameters, their initialisation, printing."""
+    """Base class of all convolutions: geometry, parameters, their initialisation, printing."""
 
     n = 0
     transposed = False

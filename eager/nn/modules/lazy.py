@@ -45,7 +45,7 @@ class LazyModuleMixin(Module):
         )
 
     def has_uninitialized_params(self) -> bool:
-        """Whether a parameter or buffer of its own has no shape yet."""
+        """True if a parameter or buffer of its own has no shape yet."""
         own = [*self._parameters.values(), *self._buffers.values()]
         return any(map(is_uninitialized, own))
 

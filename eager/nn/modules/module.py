@@ -313,7 +313,7 @@ class Module(Hooked, State):
         return self.__class__.__name__
 
     def extra_repr(self) -> str:
-        """What to print between the parentheses; subclasses override it."""
+        """Text to print between the parentheses; subclasses override it."""
         return ""
 
     def _children_text(self) -> list[str]:

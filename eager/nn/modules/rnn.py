@@ -123,7 +123,7 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def _suffixes(self, layer: int) -> list[str]:
-        """What the parameter names of each direction of a layer end in."""
+        """Suffixes of the parameter names of each direction of a layer."""
         return [f"_l{layer}", f"_l{layer}_reverse"] if self.bidirectional else [f"_l{layer}"]
 
     @property

@@ -15,7 +15,7 @@ from eager.nn.parameter import Parameter
 
 
 class IncompatibleKeys(NamedTuple):
-    """What `load_state_dict` did not find, and what it could not place."""
+    """Keys that `load_state_dict` did not find, and keys that it could not place."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -238,7 +238,8 @@ def _without_module(hook: Callable[..., Any], module: Any, *args: Any) -> None:
 
 
 def _hint(missing: list[str], unexpected: list[str]) -> str:
-    """What to do about other keys: often one prefix is too much (`module.`, `_orig_mod.`)."""
+    """Advice about missing and unexpected keys: often one prefix is too much (`module.`,
+    `_orig_mod.`)."""
     ends = {k[: -len(missing[0])] for k in unexpected if k.endswith("." + missing[0])}
     if len(ends) == 1:
         prefix = ends.pop()

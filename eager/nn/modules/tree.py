@@ -11,7 +11,7 @@ from eager.nn.parameter import Parameter
 
 
 class Tree:
-    """What is registered, and below it: three dicts per module (see `Module`)."""
+    """Tree of registered parameters, buffers and modules: three dicts per module (see `Module`)."""
 
     _parameters: dict[str, Any]
     _buffers: dict[str, Any]

@@ -221,7 +221,7 @@ class _Orthogonal(Module):
         return start
 
     def _reflections(self, tall: Tensor) -> Tensor:
-        """What the map makes the matrix from, where there is an inverse."""
+        """Tensor that the map makes the matrix from, where there is an inverse."""
         if self.orthogonal_map != "householder":
             raise NotImplementedError(
                 "It is not possible to assign to the matrix exponential or the Cayley "

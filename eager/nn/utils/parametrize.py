@@ -35,7 +35,7 @@ M = TypeVar("M", bound=Module)
 
 
 class _Cache:
-    """What was computed since the outermost `cached()` began, by its ParametrizationList."""
+    """Tensors computed since the outermost `cached()` began, by ParametrizationList."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -107,8 +107,8 @@ class ParametrizationList(ModuleList):
             _require_like(self(), before, "Registering a parametrization")
 
     def _inverse(self, original: Tensor) -> Any:
-        """What the parametrizations make `original` from; they are the identity where they have no
-        inverse."""
+        """Value that the parametrizations make `original` from; they are the identity where they
+        have no inverse."""
         given: Any = original
         with no_grad():
             for module in reversed(list(self)):
@@ -163,7 +163,7 @@ class ParametrizationList(ModuleList):
 
 # ------------------------------------------------------------------------------- the class
 class _Parametrized(Module):
-    """What the classes of parametrized modules have besides those they are made from."""
+    """Base class of parametrized modules, beside the class that they are made from."""
 
     _before: type[Module]
     _names: frozenset[str]
@@ -211,7 +211,7 @@ def type_before_parametrizations(module: Module) -> type:
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether the tensor (or any) of the module is."""
+    """True if the tensor (or any) of the module is parametrized."""
     held = getattr(module, "parametrizations", None)
     if not isinstance(held, ModuleDict):
         return False

@@ -16,7 +16,8 @@ from eager.ops.move import cat
 
 
 def _count(amount: float, size: int) -> int:
-    """How many of `size` an amount is: a number of them, or a share."""
+    """Number of elements out of `size` that an amount is: an int number of them, or a float
+    share."""
     if isinstance(amount, bool) or not isinstance(amount, (int, float)):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     if amount < 0 or (isinstance(amount, float) and amount > 1.0):
@@ -232,7 +233,7 @@ class LnStructured(_Structured):
 
 
 class CustomFromMask(BasePruningMethod):
-    """What a given mask leaves out."""
+    """Pruning by a given mask: its zeros are left out."""
 
     PRUNING_TYPE = "global"
 
@@ -334,7 +335,7 @@ def remove(module: Module, name: str) -> Module:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether anything in the tree of `module` is pruned."""
+    """True if anything in the tree of `module` is pruned."""
     return any(
         isinstance(hook, BasePruningMethod)
         for m in module.modules()

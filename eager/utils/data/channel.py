@@ -110,7 +110,7 @@ class Channel:
             return label, Failure(error, "the process that received it")
 
     def takes(self) -> bool:
-        """Whether `send` would not wait for the other end to read. (Messages are small.)"""
+        """True if `send` would not wait for the other end to read. (Messages are small.)"""
         poll = select.poll()
         poll.register(self.fileno(), select.POLLOUT)
         return bool(poll.poll(0))
@@ -153,7 +153,7 @@ def _new_file() -> int:
 
 
 def _read(file: int, sizes: Sequence[int]) -> list[Any]:
-    """What lies one after the other in a file, each in memory of its own."""
+    """Arrays that lie one after the other in a file, each in memory of its own."""
     parts: list[Any] = [np.empty(size, np.uint8) for size in sizes]
     at = 0
     for part in parts:

@@ -117,7 +117,7 @@ class DataLoader:
 
 
 class _Endless(Sampler[None]):
-    """What a stream's samples are asked for with."""
+    """Sampler of None without end, which asks for a stream's samples."""
 
     def __iter__(self) -> Iterator[None]:
         return itertools.repeat(None)
@@ -166,7 +166,7 @@ def _check_batches(
 
 
 def _context(asked: Any, workers: int) -> Any:
-    """Where workers come from: a context of `multiprocessing`, THREAD, or None for its default."""
+    """Source of workers: a context of `multiprocessing`, THREAD, or None for its default."""
     if asked is None:
         return None
     if not workers:

@@ -1,4 +1,4 @@
-"""Where samples come from. index -> sample, or a stream of samples."""
+"""Sources of samples. index -> sample, or a stream of samples."""
 
 from __future__ import annotations
 

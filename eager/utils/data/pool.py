@@ -46,7 +46,7 @@ class Worker:
                 self.channel.send(*self.unsent.popleft())
 
     def fate(self) -> str:
-        """How it ended."""
+        """Message about how the worker ended."""
         self.process.join(LOOK)
         code = self.process.exitcode
         who = f"DataLoader worker {self.number} (pid {self.process.pid})"
@@ -110,8 +110,8 @@ class Pool:
             worker.ask(AGAIN)
 
     def answers(self, seconds: float) -> Iterator[tuple[Worker, Any, Any]]:
-        """What workers have answered: who, to which label, what; waits for the first. RuntimeError
-        after so many seconds, unless they are 0, and when a worker has died."""
+        """Answers of workers: worker, label, value; waits for the first. RuntimeError after so many
+        seconds, unless they are 0, and when a worker has died."""
         from multiprocessing.connection import wait  # slow to import
 
         end = time.monotonic() + (seconds or float("inf"))

@@ -17,9 +17,9 @@ from eager.utils.data.dataset import Subset, TensorDataset
 
 @dataclass(frozen=True)
 class Reading:
-    """How batches are read. `streams`: the dataset has no indices, and only the length of a pick
-    counts. `batched`: a pick is a list, and `collate` gets a list of samples. `whole`: batches are
-    indexed reads of whole tensors."""
+    """Settings for reading batches. `streams`: the dataset has no indices, and only the length of a
+    pick counts. `batched`: a pick is a list, and `collate` gets a list of samples. `whole`: batches
+    are indexed reads of whole tensors."""
 
     dataset: Any
     streams: bool
@@ -29,8 +29,8 @@ class Reading:
     drop_last: bool
 
     def begin(self) -> Callable[[Any], Any]:
-        """What reads the batch of a pick, a stream from its beginning; it raises StopIteration at
-        a stream's end."""
+        """Function that reads the batch of a pick, a stream from its beginning; it raises
+        StopIteration at a stream's end."""
         return _Stream(self) if self.streams else self._fetch
 
     def _fetch(self, pick: Any) -> Any:
@@ -60,7 +60,7 @@ class _Stream:
 
 
 def is_whole(dataset: Any) -> bool:
-    """Whether a dataset is nothing but whole tensors: a batch needs no stacking of samples."""
+    """True if a dataset is nothing but whole tensors: a batch needs no stacking of samples."""
     while type(dataset) is Subset:
         dataset = dataset.dataset
     return type(dataset) is TensorDataset

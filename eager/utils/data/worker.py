@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """What `get_worker_info` says in a worker: its number `id` of `num_workers`, its seed, and its
+    """Result of `get_worker_info` in a worker: its number `id` of `num_workers`, its seed, and its
     copy of the dataset."""
 
     id: int
@@ -41,7 +41,7 @@ _worker: Final[list[WorkerInfo]] = []  # that this process is
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Which worker process of a loader this is; None in the main process, and its threads."""
+    """The loader's worker process that this is; None in the main process, and its threads."""
     return _worker[0] if _worker else None
 
 
@@ -78,7 +78,7 @@ def _serve(
             return _failing(error)
 
     def answer(pick: Any) -> tuple[bool, Any]:
-        """Whether that was the end of a stream, and the batch."""
+        """Pair: True if the stream has ended, and the batch."""
         if isinstance(pick, Failure):
             return False, pick
         try:

@@ -21,7 +21,7 @@ from eager.utils.tensorboard.event_file import field
 
 
 class _Scopes:
-    """Which module each node of the tape was made in."""
+    """Names of the modules in which nodes of the tape were made."""
 
     def __init__(self, model: Module) -> None:
         self.names: dict[Module, str] = {}
@@ -35,7 +35,8 @@ class _Scopes:
             self._name(child, f"{path}/{type(child).__name__}[{name}]")
 
     def claim(self, values: Any) -> None:
-        """What values are made of, and no module has yet, belongs to the one that runs."""
+        """Record the running module as the origin of nodes that `values` come from, if they have
+        none."""
         rest = list(_nodes(values))
         while rest:
             node = rest.pop()
@@ -61,7 +62,7 @@ def _nodes(values: Any) -> Iterable[Node]:
 
 
 def _leaf(tensor: Tensor) -> Tensor:
-    """The same values, where a tape begins."""
+    """A leaf with the same values, at which a tape begins."""
     out = tensor.detach()
     return out.requires_grad_() if out.dtype.is_floating_point or out.dtype.is_complex else out
 
