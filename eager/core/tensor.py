@@ -342,8 +342,7 @@ class Tensor:
         self._array = value._array
 
     def detach(self) -> Tensor:
-        """A tensor of the same memory, not on the tape. In-place writes show in both and are
-        counted."""
+        """A view of the memory, not on the tape. In-place writes show in both and are counted."""
         array = self._array
         if type(array) is Batched:  # nor on those outside of the mapped function
             array = array.of(array.value.detach())
@@ -394,8 +393,7 @@ def require_writable(tensor: Tensor) -> None:
 
 
 def bare(tensor: Tensor) -> Tensor:
-    """A tensor of the same memory, without the history that it has in the mapped function where it
-    is."""
+    """A tensor of its memory, without the history that it has in its mapped function."""
     return wrap(tensor._array, tensor._storage)
 
 

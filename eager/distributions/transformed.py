@@ -142,8 +142,8 @@ class LogNormal(TransformedDistribution):
 
 
 class Kumaraswamy(TransformedDistribution):
-    """Distribution like a beta distribution, with a `cdf` in closed form: 1 - (1 -
-    x^concentration1) to the power `concentration0`."""
+    """Distribution like a beta distribution, with a `cdf` in closed form:
+    1 - (1 - x^concentration1) to the power `concentration0`."""
 
     arg_constraints = {"concentration1": c.positive, "concentration0": c.positive}
     support = c.unit_interval

@@ -55,9 +55,8 @@ def _as_strided_vjp(g: Tensor, avals: Any, shape: Ints, strides: Ints, start: in
 
 
 def _written_back(base: Any, attrs: Attrs) -> tuple[Any, dict[str, Any], bool]:
-    """The op, its attributes and a flag for a write through the view. Elements that share an
-    address are refused: a write to one changes the others, which no value of the view alone
-    says."""
+    """The op that writes through the view, its attributes, and True as it takes the base first.
+    UnknownValue where elements share an address: a write to one changes the others."""
     reach = 0
     for step, n in sorted(zip(attrs["strides"], attrs["shape"], strict=True)):
         if n > 1 and step <= reach:

@@ -526,8 +526,7 @@ def check_chance(p: Any) -> None:
 
 @public(method=False)
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """Number of successes in `count` trials of probability `prob`. RuntimeError if these are
-    none."""
+    """Number of successes in `count` trials of probability `prob`. RuntimeError for others."""
     return apply(BINOMIAL, count.detach(), prob.detach(), _key(generator, count))
 
 
