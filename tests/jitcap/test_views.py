@@ -4,6 +4,7 @@ import pytest
 from against_eager import check, floats
 
 import eager
+from jitcap import jit
 
 pytestmark = pytest.mark.once
 
@@ -113,3 +114,28 @@ def test_like_eager(view, base):
 @pytest.mark.parametrize(("view", "base"), [("t", "a_result"), ("slice", "an_argument")])
 def test_compiled(view, base):
     check(program(VIEWS[view], BASES[base], True, True), "cpp")
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
+def test_detaching_an_input_in_place():
+    """A view is refused, and a result of others leaves the tape, whichever call came first."""
+    leaf = eager.ones(4, requires_grad=True)
+    makers = (
+        lambda: eager.ones(4),
+        lambda: eager.ones(4, requires_grad=True),
+        lambda: leaf * 2,
+        lambda: eager.ones(5)[1:],
+        lambda: eager.cat([leaf, leaf])[4:],
+    )
+    for order in (makers, makers[::-1]):
+        step = jit(lambda x: x.detach_() * 2, backend="eager")
+        for make in order:
+            x = make()
+            if x._base is not None:
+                with pytest.raises(RuntimeError, match="can't detach views"):
+                    step(x)
+            else:
+                doubled = (x.detach() * 2).tolist()
+                assert step(x).tolist() == doubled
+                assert x.grad_fn is None
+                assert not x.requires_grad

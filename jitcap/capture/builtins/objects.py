@@ -515,6 +515,18 @@ def _retain_grad(s: Session, tensor: Tensor) -> None:
     autograd.retain_grad(tensor)
 
 
+@handles(Tensor.detach_)
+def _detach_in_place(s: Session, tensor: Tensor) -> Tensor:
+    """A view cannot be; what stands for one does not know that it is a view."""
+    shadow = s.outside.shadow(tensor)
+    if isinstance(shadow, TensorShadow):
+        plain = shadow.real._view is shadow.real._node is None
+        s.guard_that("{0}._view is {0}._node is None", shadow.origin, answer=plain)
+        if not plain:
+            raise Break("effect", f"{shadow.origin.show()}, made outside, is detached in place")
+    return tensor.detach_()
+
+
 @handles(vars(Tensor)["storage_offset"])
 def _storage_offset(s: Session, tensor: Tensor) -> int:
     """Of memory from outside, a stand-in does not know it."""
