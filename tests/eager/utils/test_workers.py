@@ -385,7 +385,8 @@ def wait_for(pids):
 
 
 def test_ctrl_c_is_one_message():
-    code = f"import runpy; runpy.run_path({__file__!r})['run_on'](1)"
+    code = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += f"runpy.run_path({__file__!r})['run_on'](1)"
     program = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, start_new_session=True,

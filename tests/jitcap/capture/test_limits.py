@@ -28,7 +28,7 @@ def warned(recwarn, text):
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
     """What an earlier process compiled would hide the faults."""
-    monkeypatch.setattr(jitcap.entry.kept, "keys_of", lambda *_: None)
+    monkeypatch.setattr(jitcap.entry.versions, "keys_of", lambda *_: None)
 
 
 def moving(monkeypatch):
