@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 else:
 
     def cached_property(function: Any) -> Any:
-        """A `functools.cached_property`; its lock, which it has in Python 3.11, is registered in
-        this module."""
+        """A `functools.cached_property`; a forked process finds its lock, which it has in Python
+        3.11, open."""
         made = functools.cached_property(function)
         if hasattr(made, "lock"):
             _locks.add(made.lock)

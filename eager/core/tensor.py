@@ -342,7 +342,7 @@ class Tensor:
         self._array = value._array
 
     def detach(self) -> Tensor:
-        """A view of the memory, not on the tape. In-place writes show in both and are counted."""
+        """An alias of its memory, not on the tape. In-place writes show in both and are counted."""
         array = self._array
         if type(array) is Batched:  # nor on those outside of the mapped function
             array = array.of(array.value.detach())
