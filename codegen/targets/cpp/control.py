@@ -122,7 +122,8 @@ def _at_row(w: Writer, step: Size) -> str:
 def _by_blocks(w: Writer, loop: Sequence[str]) -> list[str]:
     """The loop for each block of rows, side by side. (What fails is in the record of errors.)"""
     blocks, rows = w.step.attrs["blocks"], w.step.out_avals[0].shape[0]
-    worth = f"team_for_product({Parts.of(w.step).length * rows}, {w.step.attrs['work']}, 1)"
+    products = size_text(Parts.of(w.step).length * rows)
+    worth = f"team_for_product({products}, {w.step.attrs['work']}, 1)"
     return [
         f"parallel({blocks}, 1, {worth}, [&](i64 lo_, i64 hi_) {{",
         "  for (i64 u_ = lo_; u_ < hi_; u_++) {",

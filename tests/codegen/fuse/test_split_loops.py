@@ -63,3 +63,14 @@ def test_blocks_of_rows(rows, kind):
 
 def test_rows_that_read_others_and_rows_that_are_no_blocks_are_left_alone():
     assert blocks(over_rows, data(32)) == blocks(cell, data(17)) == []
+
+
+def test_a_length_that_is_a_symbol():
+    def steps(x, w):
+        return torch.scan(lambda h, row: (torch.tanh(row + h @ w),) * 2, x[0], x)
+
+    compiled, w = jit(steps), torch.randn(WIDTH, WIDTH) / 8
+    for length in (4, 7, 2):
+        x = torch.randn(length, 16, WIDTH)
+        for got, want in zip(compiled(x, w), steps(x, w), strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
