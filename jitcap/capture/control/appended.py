@@ -33,7 +33,7 @@ class Appended(Holder):
         return [self.values]  # a branch may choose what is appended
 
     def is_plain(self) -> bool:
-        """Whether there are tensors in it only, and one more for each step."""
+        """True if it has only tensors, and each step appends one."""
         return len(self.values) == 1 and all(
             isinstance(x, Tensor) for x in (*self.values, *self.target)
         )
@@ -86,5 +86,5 @@ def _named(region: Any) -> set[str]:
 
 
 def _reaches(values: list[Any], target: Any) -> bool:
-    """Whether one among `values` is, or leads to, `target`."""
+    """True if `target` is reachable from one of `values`, or is one of them."""
     return any(value is target for value in reach(values, parts_of, id))

@@ -407,7 +407,7 @@ class _Branch:
         return found
 
     def _open(self, row: tuple[Any, int, int, int]) -> bool:
-        """Whether only the run knows how often memory was written."""
+        """True if the number of writes to memory is known only to the run."""
         return row[2] != row[3] or any(id(row[0]) in way.counts for way in self.ways)
 
     def _choose(self, writes: Sequence[Any], versions: Sequence[tuple[Any, int, int, int]]) -> None:

@@ -59,7 +59,7 @@ def _read(s: Session, args: Given) -> tuple[Sequence[Any], Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether comparing it runs none of the program's code, and raises nothing."""
+    """True if comparing the value runs none of the program's code, and raises nothing."""
     if type(value) is Tensor:
         return value.numel() == 1
     return type(value) in (SymNumber, int, float)

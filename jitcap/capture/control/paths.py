@@ -51,7 +51,7 @@ def behind(code: CodeType, index: int) -> Iterator[int]:
 
 
 def returns(code: CodeType, index: int) -> bool:
-    """Whether a way leads from `index` to a return. Exceptions that are handled are no way."""
+    """True if a path leads from `index` to a return. Handled exceptions are no path."""
     return index in _returning(code)
 
 
@@ -62,7 +62,7 @@ def needed(code: CodeType, index: int) -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def looks(code: CodeType) -> bool:
-    """Whether a function may look at its locals by other ways than their names."""
+    """True if a function may read its locals by other means than their names."""
     names, instructions = code.co_names, decode(code).instructions
     loads = any(i.op.startswith("LOAD_") and i.op not in _MEMBERS and i.arg == "stack"
                 for i in instructions)  # fmt: skip

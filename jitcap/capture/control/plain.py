@@ -103,7 +103,7 @@ def _are_plain(values: Iterable[Any]) -> bool:
 
 
 def _is_builtin(s: Any, frame: Frame, name: str) -> bool:
-    """Whether a name means Python's own function; that it does is guarded."""
+    """True if a name means Python's builtin function; this is guarded."""
     space = frame.globals if name in frame.globals else frame.builtins
     return space.get(name) is _CALLED[name] and s.load_global(frame, name) is _CALLED[name]
 

@@ -143,7 +143,7 @@ def _differs(state: Before) -> bool:
 
 
 def _is_open(which: Any) -> bool:
-    """Whether there may be another round."""
+    """True if there may be another round."""
     return type(which) not in (bool, int) or which is True or which == AGAIN
 
 
@@ -462,7 +462,7 @@ def _check_ends(r: Round, tensors: list[Tensor]) -> None:
 
 
 def _is_new(r: Round, x: Tensor) -> bool:
-    """Whether a tensor has memory that the round has made."""
+    """True if a plain tensor has memory that the round has allocated."""
     array = x._array
     new = type(array) is Traced and array.storage.part is r.inside
     plain = type(x) is Tensor and is_plain(x) and (r.counts or not x.requires_grad)

@@ -195,7 +195,7 @@ class Trial:
         return self.later() == dict(enumerate(self.needs))
 
     def later(self) -> dict[int, bool]:
-        """Which carries have a history after the step."""
+        """For each carry, by index, true if it has a history before or after the step."""
         pairs = zip(self.needs, self.loop.ends, strict=True)
         return {i: before or t.requires_grad for i, (before, t) in enumerate(pairs)}
 
@@ -340,7 +340,7 @@ class Trial:
         return key
 
     def store(self, x: Tensor, key: Any, value: Any) -> bool:
-        """Whether `x[key] = value` is put off to the end of the loop."""
+        """True if `x[key] = value` is deferred to the end of the loop."""
         return self.written.store(x, key, value)
 
     def item(self, x: Tensor, key: Any) -> Any:
@@ -513,7 +513,7 @@ def _site(frame: Frame) -> Any:
 
 
 def is_step(s: Any, frame: Frame, head: int) -> bool:
-    """Whether `frame` is the copy in which a step of the loop at `head` is interpreted."""
+    """True if `frame` is the copy in which a step of the loop at `head` is interpreted."""
     return any(r.inner is frame and r.frame.pc - 1 == head for r in s.rolls if type(r) is Trial)
 
 
@@ -543,7 +543,7 @@ def copied_frame(frame: Frame) -> Frame:
 
 
 def _tensors(tree: Any) -> bool:
-    """Whether it is a tensor, or a tuple of such trees: what a step can replace."""
+    """True if `tree` is a tensor, or a non-empty tuple of such trees: a step can replace it."""
     if type(tree) is tuple:
         return bool(tree) and all(map(_tensors, tree))
     return isinstance(tree, Tensor)
@@ -566,7 +566,7 @@ def _gone_through(through: Steps) -> list[Tensor]:
 
 
 def _is_reversed(through: Steps) -> bool:
-    """Whether all tensors come the other way round."""
+    """True if all tensors are iterated in reverse."""
     if isinstance(through, Together):
         rows = [p for p in through.parts if not isinstance(p, Counts)]
         return bool(rows) and all(map(_is_reversed, rows))
@@ -579,7 +579,7 @@ def _memory(x: Tensor) -> Any:
 
 
 def _alike(before: Any, after: Any) -> bool:
-    """Whether a step may hand `after` to the next one, which expects `before`."""
+    """True if a step may pass `after` to the next one, which expects `before`."""
     if not _tensors(after) or structure(before) != structure(after):
         return False
     pairs = zip(leaves_of(before), leaves_of(after), strict=True)

@@ -68,7 +68,7 @@ class State:
 
 
 def _roots(session: Any) -> list[Any]:
-    """Where the program's objects begin."""
+    """Roots from which the program's objects are reachable."""
     frames: list[Any] = [*session.vm.frames, *session.vm.generators, *session.made.values()]
     return frames + [s.twin for s in shadows_of(session)]
 
@@ -154,7 +154,7 @@ def mark_of(obj: Any) -> Mark | None:
 
 
 def _position(iterator: Any) -> Any:
-    """Where a builtin iterator is; None of one that cannot tell."""
+    """Length hint of a builtin iterator; None if it has none."""
     hint = getattr(iterator, "__length_hint__", None)
     return hint() if hint is not None else None
 

@@ -168,7 +168,7 @@ def same_place(a: Steps | None, b: Steps | None) -> bool:
 
 
 def same_constant(a: Any, b: Any) -> bool:
-    """Whether two numbers or texts are one, NaN too, and -0.0 another than 0.0."""
+    """True if two constants have one type and text: NaN equals NaN, and -0.0 is not 0.0."""
     return type(a) is type(b) and repr(a) == repr(b)
 
 
@@ -321,5 +321,5 @@ def dimension(keys: tuple[Any, ...], at: int, rank: int) -> int:
 
 
 def is_outside(x: Any) -> bool:
-    """Whether it is a number that is read before the graph runs."""
+    """True if `x` is a number that is read before the graph runs."""
     return type(x) is SymNumber and type(x.leaf) is Outside

@@ -107,7 +107,7 @@ class Ties:
         return all(loop.follows for loop in self.session.rolls)
 
     def leaves_as_one(self, result: Tensor) -> Any:
-        """Which of `objects` leaves as the result."""
+        """The entry of `objects` for the result, whose memory is noted as chosen."""
         self.chosen.add(id(result._array.storage))
         return self.objects[id(result)]
 
@@ -344,7 +344,7 @@ def outcomes_of(tree: Any, *before: tuple[Any, int]) -> Iterator[tuple[dict[Any,
 
 
 def may_be_new(tree: Any) -> bool:
-    """Whether a result may be an object of its own."""
+    """True if a result may be a new object, which aliases no other."""
     return any(map(may_be_new, tree[1])) if type(tree) is tuple else tree is None
 
 
@@ -370,7 +370,7 @@ def memory_of(s: Any, x: Tensor) -> Any:
 
 
 def has_memory(session: Any, x: Any, array: Any) -> bool:
-    """Whether a value is a tensor in the memory of a traced array."""
+    """True if a value is a tensor that shares the memory of a traced array."""
     return isinstance(x, Tensor) and memory_of(session, x) is array.storage
 
 

@@ -62,7 +62,7 @@ def entries(value: Any) -> Entries | None:
 
 
 def same_keys(a: Entries, b: Entries) -> bool:
-    """Whether two values have the same entries, in one order."""
+    """True if two values have the same keys, in the same order."""
     return len(a) == len(b) and all(
         x is y or (type(x) in CONSTANTS and same_constant(x, y)) for x, y in zip(a, b, strict=True)
     )

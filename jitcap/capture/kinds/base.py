@@ -136,7 +136,7 @@ class Session:
         self.bound_to = ""  # what the program saw that holds in this process only
 
     def tries(self, iterator: Any, what: str, most: int) -> int:
-        """How many more tries a loop has, this one included, to be recorded as `what`."""
+        """Number of tries that a loop has left, this one included, to be recorded as `what`."""
         _, counts = self.tried.setdefault(id(iterator), (iterator, collections.Counter()))
         counts[what] += 1
         return max(most + 1 - counts[what], 0)
@@ -231,7 +231,7 @@ class Session:
         return kind_of(obj).special(self, obj, name)
 
     def is_library(self, space: dict[str, Any]) -> bool:
-        """Whether the functions with these globals are taken as fixed."""
+        """True if functions with these globals are a library's, and taken as fixed."""
         known = self.libraries.get(id(space))
         if known is None:
             known = self.libraries[id(space)] = space, is_library_space(space)
@@ -417,12 +417,12 @@ def _answers(value: Any, depth: int) -> bool:
 
 
 def defines(cls: type, name: str) -> bool:
-    """Whether a class or a base of it holds `name`. No hook of its metaclass is asked."""
+    """True if a class or a base of it defines `name`. No hook of its metaclass is asked."""
     return any(name in vars(owner) for owner in cls.__mro__)
 
 
 def is_method(cls: type, name: str, *owners: type) -> bool:
-    """Whether a class has the method `name` of one of `owners`."""
+    """True if a class has the method `name` of one of `owners`."""
     return getattr(cls, name) in [getattr(owner, name) for owner in owners]
 
 

@@ -175,7 +175,7 @@ def _is_native_descriptor(cls: type) -> bool:
 
 
 def is_data(s: Session, raw: Any) -> bool:
-    """Whether a member of a class goes before the instance's own. One that only sets does not."""
+    """True if a class member is read before the instance's own. One that only sets is not."""
     own = type(raw)
     writes = any(class_raw(s, own, name) is not MISSING for name in ("__set__", "__delete__"))
     return writes and class_raw(s, own, "__get__") is not MISSING
@@ -451,7 +451,7 @@ def acts_by_itself(s: Session, cls: type) -> bool:
 
 
 def of_object(fn: Any) -> bool:
-    """Whether a bound method is `object`'s own, not that of another builtin base."""
+    """True if a bound method is `object`'s own, not that of another builtin base."""
     return bool(fn.__qualname__.startswith("object."))
 
 

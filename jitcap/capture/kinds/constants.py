@@ -206,7 +206,7 @@ class NativeKind(Kind):
 
 
 def _is_shown_by(owner: Any, fn: Any) -> bool:
-    """Whether a method makes text of its owner as C does for this type."""
+    """True if a method formats its owner as C does for this type."""
     name, cls = fn.__name__, type(owner)
     return name in _SHOWING and bool(getattr(cls, name).__get__(owner) == fn)
 
@@ -257,7 +257,7 @@ def driven(s: Session, cls: type, args: Args) -> Args:
 
 
 def runs_python(s: Session, value: Any) -> bool:
-    """Whether running through a value runs code of the program."""
+    """True if iterating over a value runs the program's code."""
     if isinstance(value, _RUNS_THROUGH) or not (kind_of(value).python or isinstance(value, type)):
         return s.special(value, "__iter__") is not None
     return any(s.special(value, name) for name in ("__iter__", "__getitem__"))

@@ -109,7 +109,7 @@ class SizedIterator(Iterator[Any]):
 
     @property
     def length(self) -> Any:
-        """How many are left, if any."""
+        """Number of steps that are left."""
         length: Any = self.numbers.length
         return length - self.used
 
@@ -392,7 +392,7 @@ class Rows(Refusing):
 
     @property
     def is_piece(self) -> bool:
-        """Whether there is nothing else."""
+        """True if the only part is a `Piece`."""
         return len(self.parts) == 1 and type(self.parts[0]) is Piece
 
     def whole(self) -> Tensor:

@@ -11,7 +11,7 @@ _ITEMS: Final[Any] = type({}.items())
 
 
 def looks_up(view: Any, item: Any) -> bool:
-    """Whether a view finds this by a key, as its dictionary does."""
+    """True if a dictionary view finds `item` by a key, as its dictionary does."""
     pair = type(item) is tuple and len(item) == 2
     return type(view) is _KEYS or (type(view) is _ITEMS and pair)
 

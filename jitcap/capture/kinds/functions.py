@@ -177,7 +177,7 @@ def _fields(s: Session, fn: FunctionType) -> dict[str, Any]:
 
 
 def _importable(fn: FunctionType) -> bool:
-    """Whether a module holds this very function under its name."""
+    """True if the function's module holds this very function under its qualified name."""
     found: Any = sys.modules.get(fn.__module__ or "")
     for part in fn.__qualname__.split("."):
         found = getattr(found, part, None)
@@ -185,7 +185,7 @@ def _importable(fn: FunctionType) -> bool:
 
 
 def _is_global(origin: Origin) -> bool:
-    """Whether it is read from a module's dictionary."""
+    """True if the origin is an item of a module's dictionary."""
     fixed = origin.base if isinstance(origin, Item) else None
     return isinstance(fixed, Fixed) and fixed.label == GLOBALS
 
@@ -324,7 +324,7 @@ class UnboundKind(StaticKind):
 
 
 def _fits(owner: Any, cls: type) -> bool:
-    """Whether a method of `cls` takes this object, or what it stands for."""
+    """True if a method of `cls` accepts this object, or the object that it stands for."""
     return issubclass(kind_of(owner).type_of(owner), cls)
 
 

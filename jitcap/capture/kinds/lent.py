@@ -316,13 +316,13 @@ def refuse_key(s: Session, key: Any) -> None:
 
 
 def is_own(s: Session, value: Any, name: str) -> bool:
-    """Whether a special method is the program's, not the library's."""
+    """True if a special method is the program's, not a library's."""
     method = s.special(value, name)
     return method is not None and not s.is_library(method.__globals__)
 
 
 def is_value(cls: type) -> bool:
-    """Whether instances are numbers, text or containers for native code."""
+    """True if instances are numbers, text or containers for native code."""
     return issubclass(cls, (*_VALUES, *_SEQUENCES, dict, set, frozenset))
 
 

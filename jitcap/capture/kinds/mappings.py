@@ -136,7 +136,7 @@ class DictShadow(Shadow):
         self.kind.__setitem__(self.twin, key, value)
 
     def plain(self) -> bool:
-        """Whether `real[key]` is the dictionary's own."""
+        """True if `real[key]` is the builtin lookup of `dict`, without `__missing__`."""
         cls = type(self.real)
         return cls is dict or (
             cls.__getitem__ is dict.__getitem__ and not hasattr(cls, "__missing__")
@@ -276,7 +276,7 @@ class DictShadow(Shadow):
 
 
 def _is_key(a: Any, b: Any) -> bool:
-    """Whether two keys are one, and not only equal."""
+    """True if two keys are identical, or equal constants of one type."""
     return a is b or (type(a) is type(b) and type(a) in (int, str, bytes) and bool(a == b))
 
 

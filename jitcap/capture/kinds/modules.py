@@ -86,7 +86,7 @@ def builtin_value(s: Session, space: dict[str, Any], name: str) -> Any:
 
 
 def builtins_are_replaced() -> bool:
-    """Whether the program replaced builtins, on which capture itself runs. Calls none of them."""
+    """True if the program replaced builtins on which capture itself runs. Calls none of them."""
     try:
         return _USED_OF(builtins.__dict__) != _USED_VALUES
     except KeyError:

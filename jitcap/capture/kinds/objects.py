@@ -53,7 +53,7 @@ _BASES: Final = (object, dict, list, set, collections.OrderedDict, SimpleNamespa
 
 
 def _is_another(raw: Any, name: str) -> bool:
-    """Whether a class has a builtin's method under another name: `__getattr__ = dict.get`."""
+    """True if `raw` is a builtin's method under another name: `__getattr__ = dict.get`."""
     descriptors = types.MethodDescriptorType | types.WrapperDescriptorType
     return isinstance(raw, descriptors) and raw.__name__ != name
 
@@ -135,7 +135,7 @@ class ObjectShadow(Shadow):
 
 
 def plain_attributes(cls: type) -> bool:
-    """Whether reading an attribute that is there runs none of the class's code."""
+    """True if reading an attribute that exists runs none of the class's code."""
     read: Any = cls.__getattribute__
     return read is object.__getattribute__ or read is ModuleType.__getattribute__
 

@@ -223,7 +223,7 @@ class ListShadow(Shadow):
         return counted(self.origin.show())
 
     def grows(self) -> bool:
-        """Whether the program appends to it, and has looked at its length only."""
+        """True if the program appends to it, and has read only its length."""
         return self.measured and not self.whole and self.count() > len(self.base)
 
     def size(self, s: Session) -> Any:
@@ -401,7 +401,7 @@ class ListKind(SequenceKind, MeasuredKind):
 
 
 def guard_limit(s: Session, real: Any, origin: Origin) -> int | None:
-    """How long a deque may get."""
+    """Maximum length of a deque, guarded; None if it has no limit."""
     maxlen: int | None = collections.deque.maxlen.__get__(real)
     s.guard(Equals, Attribute(origin, "maxlen"), maxlen)
     return maxlen

@@ -72,7 +72,7 @@ class TensorShadow(Shadow):
         return bool(given and self.real._node is not None and not self.real._retains)
 
     def has_history(self) -> bool:
-        """Whether it was computed outside, on the tape."""
+        """True if the tensor from outside has a node on the tape."""
         return self.real._node is not None
 
     def load_grad(self, s: Session) -> Any:
@@ -324,7 +324,7 @@ def own_names(tensor: Any) -> tuple[str, ...]:
 
 
 def has_own_names(s: Session, tensor: Tensor) -> bool:
-    """Whether the user put something on a tensor, here or outside."""
+    """True if the user set attributes on a tensor, here or outside."""
     shadow = s.outside.shadow(tensor)
     return bool(own_names(tensor) or (shadow is not None and own_names(shadow.real)))
 

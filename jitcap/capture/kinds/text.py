@@ -263,7 +263,7 @@ def joined(parts: list[Any]) -> Any:
 
 
 def mentions_runtime(value: Any) -> bool:
-    """Whether text about `value` needs run-time values."""
+    """True if text about `value` needs run-time values."""
     return any(isinstance(v, Tensor | SymNumber | Deferred) for v in all_shown(value))
 
 
