@@ -273,7 +273,7 @@ def test_ways_that_differ_split():
 def test_traced_by_dispatch(monkeypatch):
     monkeypatch.setattr(bytecode, "is_known", lambda: False)
     jitcap.reset()
-    for program in (makes, writes, saves, decorated):
+    for program in (writes, decorated):
         compiled = jit(program, backend="python")
         for make in KINDS:
             assert outcome(compiled, make()) == outcome(program, make())
