@@ -150,7 +150,7 @@ class Behind:
         return self.made[id(x), i]
 
     def is_piece(self, x: Tensor, length: Any) -> bool:
-        """Whether `pieces` can say what it is in every step."""
+        """True if `pieces` can give the tensor's value in every step."""
         kind, what = self.kind(x)
         if kind == "carry":
             return bool(self.kind(self.ends[what])[0] == "new" and length > 1)

@@ -448,7 +448,7 @@ class _Branch:
             self._tie(self.both.results[i], known[i], *self.both.leaves[i])
 
     def _was_there(self, x: Any) -> bool:
-        """Whether an object is no way's own: it was there, or was loaded since."""
+        """True if an object was made by no branch: it was there before, or was loaded since."""
         return id(x) in self.before.seen or self.session.outside.shadow(x) is not None
 
     def _tie(self, result: Tensor, objects: list[Any], a: Tensor, b: Tensor) -> None:

@@ -147,7 +147,7 @@ Ways = list[tuple[int, int]]  # (where it goes on, depth of the stack)
 
 
 def _taken(ins: Instruction) -> int:
-    """How deep into the stack it reaches."""
+    """Number of stack entries that an instruction reaches."""
     if ins.op in ("SWAP", "COPY", "CALL"):
         return int(ins.arg) + 2 * (ins.op == "CALL")
     return _PUT[ins.op][0] if ins.op in _PUT else int(ins.op in ("FOR_ITER", *_TESTS))

@@ -336,7 +336,7 @@ class Trial:
         return self.numbers.number(fn, operands)
 
     def place(self, key: Any) -> Any:
-        """Where a tensor is written."""
+        """Key at which a tensor is written."""
         return key
 
     def store(self, x: Tensor, key: Any, value: Any) -> bool:

@@ -173,7 +173,7 @@ def same_constant(a: Any, b: Any) -> bool:
 
 
 def same_look(a: Aval, b: Aval) -> bool:
-    """Whether two avals are equal. Sizes that data decide are, where that is sure."""
+    """True if two avals are equal. Sizes that data decide are, where that is sure."""
     by_data = any(map(of_data, (*a.shape, *b.shape)))
     return same_aval(a, b) if by_data else a == b
 

@@ -103,7 +103,7 @@ class Ties:
 
     @property
     def tells(self) -> bool:
-        """Whether `objects` is kept: not in the step of a scan, where a number is of one step."""
+        """True if `objects` is kept: not in the step of a scan, where a number is of one step."""
         return all(loop.follows for loop in self.session.rolls)
 
     def leaves_as_one(self, result: Tensor) -> Any:

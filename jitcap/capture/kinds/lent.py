@@ -203,7 +203,7 @@ def lend(s: Session, value: Any, text: bool = False) -> Any:
 
 
 def _stood_in(s: Session, cls: type, text: bool) -> bool:
-    """Whether an instance that native code asks is lent as a stand-in: C compares no stand-ins."""
+    """True if an instance that native code asks is lent as a stand-in: C compares no stand-ins."""
     if issubclass(cls, SimpleNamespace):
         names = asked(s, cls)
         return "__eq__" in names or (text and "__repr__" in names)

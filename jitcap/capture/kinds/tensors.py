@@ -67,7 +67,7 @@ class TensorShadow(Shadow):
         self.extra: dict[str, Any] = {}  # attributes that the user put on it, as loaded
 
     def passes_on(self) -> bool:
-        """Whether it got a gradient that is not its own: its history goes on outside."""
+        """True if it got a gradient that is not its own: its history goes on outside."""
         given = self.twin._grad is not UNREAD and self.twin._grad is not self.grad
         return bool(given and self.real._node is not None and not self.real._retains)
 
@@ -578,7 +578,7 @@ def _part(base: Any, shape: Any, dtype: str, start: int, strides: Any) -> Any:
 
 
 def _is_as_it_came(s: Session, array: Any) -> bool:
-    """Whether nobody wrote to the array since the call began: who does later finds it guarded."""
+    """True if the array was not written since the call began: a later write finds it guarded."""
     tensor = tensor_of(s, array)
     return tensor is not array and tensor._array.storage.handle.op is INPUT
 

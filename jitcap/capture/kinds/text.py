@@ -351,7 +351,7 @@ _PLACE: Final = re.compile(r" at 0x([0-9a-fA-F]+)")
 
 
 def _guard_digits(s: Session) -> None:
-    """How many digits of an int Python writes is a setting."""
+    """Guards the setting of how many digits of an int Python writes."""
     limit = sys.get_int_max_str_digits
     s.guard_that(f"{{}}() == {limit()}", limit)
 
