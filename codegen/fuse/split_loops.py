@@ -66,9 +66,10 @@ def _rows(body: Program, carried: int) -> Rows | None:
         return None
     rows: Rows = {v.id: 0 for v in body.outputs}
     for call in reversed(body.calls):
-        if call.outs[0].id not in rows:
+        needed = [rows[v.id] for v in call.outs if v.id in rows]
+        if not needed:
             continue
-        dims = _operands(call, rows[call.outs[0].id])
+        dims = _operands(call, needed[0])
         if dims is None or len(dims) != len(call.operands):
             return None
         for x, dim in zip(call.operands, dims, strict=True):
