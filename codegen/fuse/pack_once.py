@@ -24,7 +24,7 @@ LOOPS: Final = ("scan", "while_loop")
 # brick is there, else the matrix itself.
 PACK: Final = Loop("pack", ("b",))
 DOT_PACKED: Final = Loop("dot_packed", ("a", "b", "packed"))
-PANEL: Final = 32  # LANES of jitcap_dot.h
+PANEL: Final = 32  # columns, a whole number of the brick's: LANES of jitcap_dot.h
 ROWS: Final = range(6, 257)  # fewer have kernels without panels; for more, packing costs nothing
 LEAST, MOST = 1 << 12, 4 << 20  # elements of the matrix: smaller ones are read where they lie
 

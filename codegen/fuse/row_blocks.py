@@ -32,6 +32,7 @@ from typing import Any, ClassVar, Final
 
 from codegen.fuse.chunk_rows import DOT_ADD, Loop
 from codegen.fuse.elements import Elements, Operand, tensors
+from codegen.fuse.pack_once import PANEL
 from codegen.fuse.panels import pack_operands
 from codegen.fuse.row_groups import (
     ELEMENTS,
@@ -69,8 +70,8 @@ from eager.sizes.aval import Aval
 from eager.sizes.symint import Fixing
 
 BLOCK = 2 << 20  # bytes of a block's elements: measured from 1,024 to 8,192 columns
-TALLEST, PANEL = 126, 14  # rows of a block: at most; in steps of
-TILE, VECTORS = 256, 32  # columns that are computed at a time where no reduction needs all; steps
+TALLEST, STEP = 126, 14  # rows of a block: at most; in steps of
+TILE = 256  # columns that are computed at a time where no reduction needs all: whole panels
 PARTS = 16  # pieces that a team can share, where there are sums over rows
 
 
@@ -210,10 +211,10 @@ class Body:
         mine = {role for call, role in group.roles.items() if group.level(call) == level}
         self.tiled = mine.isdisjoint(("reduce", "total"))
         rows, columns = self.frame.rows, self.frame.columns
-        width = self.width = _even(columns, TILE, VECTORS) if self.tiled else columns
+        width = self.width = _even(columns, TILE, PANEL) if self.tiled else columns
         wide = group.makers[self.frame.seed].outs[0].aval.dtype.compute.itemsize
-        tallest = max(2 * PANEL, min(TALLEST, BLOCK // (hint(width) * wide)))
-        block = self.block = _even(rows, tallest, PANEL)
+        tallest = max(2 * STEP, min(TALLEST, BLOCK // (hint(width) * wide)))
+        block = self.block = _even(rows, tallest, STEP)
         self.parts = _parts(blocks(hint(rows), block), numel(self.frame.batch))
         fit_32_bits((rows * block, columns * block))  # asked of the program's own symbols
 
