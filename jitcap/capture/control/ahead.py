@@ -39,7 +39,7 @@ def move_ahead(tracer: Any, values: Iterable[Any]) -> bool:
 
 @contextmanager
 def ahead(tracer: Any) -> Iterator[None]:
-    """What is emitted lies in front of the parts that are recorded."""
+    """Context in which nodes are emitted in front of the parts that are recorded."""
     before = tracer.nodes, tracer.inside
     tracer.nodes, tracer.inside = [tracer.nodes, *_around(tracer)][-1], None
     try:

@@ -64,7 +64,7 @@ def stand_in(s: Any, frame: Frame, inner: Frame, end: int, *, sized: bool) -> di
 
 
 def value_at(frame: Frame, place: Place) -> Any:
-    """What lies at a place of the frame."""
+    """The value on the stack or in the local that `place` names."""
     return frame.stack[place] if isinstance(place, int) else frame.fast.get(place)
 
 

@@ -101,7 +101,7 @@ class Behind:
         return found
 
     def share(self, wanted: Leaves) -> None:
-        """Which of the values have one memory without being one object."""
+        """Note the pairs of values that may share memory without being one object."""
         every = {id(x): x for x in (*self.given, *self.ends, *wanted)}
         by_memory: dict[int, list[Tensor]] = {}
         for x in every.values():
@@ -157,7 +157,7 @@ class Behind:
         return kind in ("new", "row")
 
     def pieces(self, x: Tensor, loop: Any) -> tuple[Any, ...]:
-        """What a value of the step is in one step after the other: tensors, and `Piece`s."""
+        """The step's value `x` in all steps, in order: tensors, and `Piece`s."""
         kind, what = self.kind(x)
         if kind == "carry":
             one_less = self._in_time(self.stacks[id(self.ends[what])])[: self.length - 1]
@@ -169,7 +169,7 @@ class Behind:
         return (Piece(self._in_time(whole), *ends),)
 
     def whole(self, x: Tensor) -> Tensor:
-        """What a value that is new in each step is in all of them, one after the other."""
+        """Tensor of a value that is new in each step, stacked over all steps in order."""
         return self._in_time(self.stacks[id(x)])
 
     def _in_time(self, whole: Tensor) -> Tensor:
@@ -194,7 +194,7 @@ class Behind:
         return list({id(t): t for t in found}.values())
 
     def _is_known(self, x: Tensor, i: int) -> bool:
-        """Whether it is an object that is there after the loop, other than as a last carry."""
+        """True if it is an object that is there after the loop, other than as a last carry."""
         kind, what = self.kind(x)
         while kind == "carry" and i > 0:
             i -= 1

@@ -89,7 +89,7 @@ class Way:
     calls: list[Any] = field(default_factory=list)  # of the host
 
     def after(self, key: Any, change: Change) -> Any:
-        """What an entry is after it."""
+        """Value of an entry after this way."""
         own = self.changes.get(key)
         value = change.before if own is None else own.after
         if value is MISSING:
@@ -106,7 +106,7 @@ class Way:
 
 
 def decides(session: Any, value: Any) -> bool:
-    """Whether the truth of a value is known only to the run."""
+    """True if the truth of a value is known only at run time."""
     if isinstance(value, SymNumber):
         return value.pytype in (bool, int, float) and constant(session, value) is None
     if type(value) is not Tensor or session.special(value, "__bool__") is not None:
@@ -353,7 +353,8 @@ class _Branch:
         return meets.reached(frame) if isinstance(meets, RoundEnd) else frame.pc == meets
 
     def _take(self, way: Way) -> None:
-        """What the way has left, with the values that its tensors and numbers have in the graph."""
+        """Record the state that the way has left, with the handles of its tensors and numbers in
+        the graph."""
         frame = self.frame
         if frame.handled != self.before.handled:
             raise Unsayable("an exception is being handled")
@@ -378,7 +379,7 @@ class _Branch:
     # ---- both ways
 
     def _template(self) -> dict[str, Any]:
-        """What is left of both, with a `_Slot` for each value that is chosen."""
+        """Merged state of both ways, with a `_Slot` for each value that is chosen."""
         first, second = self.ways
         found: dict[str, Any] = {"changes": {}}
         new = [[k for k, c in w.changes.items() if c.before is MISSING] for w in self.ways]

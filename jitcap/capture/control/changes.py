@@ -35,7 +35,7 @@ from jitcap.capture.outside import Shadow
 
 
 class Spoiled(Unsayable):
-    """What a way has changed cannot be put back, either."""
+    """Error: the changes of a way cannot be undone, either."""
 
 
 class Differ(Unsayable):
@@ -112,7 +112,7 @@ class Before(State):
         self.spoiled = False  # a way that was given up has changed what cannot be put back
 
     def changes(self) -> tuple[dict[Any, Change], dict[int, tuple[Any, int]]]:  # type: ignore[override]
-        """What differs now, by object and key; and the counters of writes that went on."""
+        """Changes up to now, by object and key; and the counters of writes that went on."""
         found: dict[Any, Change] = {}
         self.made = found
         self._add_loaded()
@@ -255,7 +255,7 @@ class Before(State):
             yield Change(t, name, before.get(name), now.get(name))
 
     def _is_moved(self, t: Tensor) -> bool:
-        """Whether its place on the tape is as it was, or a write in place made it another one."""
+        """True if a tensor's position on the tape is as it was, or a write in place changed it."""
         before = self.places[id(t)][1]
         storage = t._storage
         written = id(storage) in self.histories and storage.history != self.histories[id(storage)]
@@ -308,7 +308,7 @@ def copied(value: Any) -> Any:
 
 
 def copies(stack: list[Any], loops: set[int], tried: dict[int, Any]) -> list[Any]:
-    """The same stack with other iterators, of the same loops."""
+    """Copy of a stack with other iterators, of the same loops."""
     made = [copied(v) if id(v) in loops else v for v in stack]
     pairs = zip(stack, made, strict=True)
     tried.update({id(b): (b, tried[id(a)][1]) for a, b in pairs if a is not b and id(a) in tried})
@@ -316,8 +316,8 @@ def copies(stack: list[Any], loops: set[int], tried: dict[int, Any]) -> list[Any
 
 
 def same_place(a: Any, b: Any) -> bool:
-    """Whether two iterators will give the same: what they go through is the same, and where they
-    are."""
+    """True if two iterators will give the same: what they go through is the same, and their
+    position in it."""
     if a is b or type(a) is not type(b):
         return a is b
     if type(a) is tuple:

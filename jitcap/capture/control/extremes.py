@@ -46,8 +46,8 @@ def called(s: Session, builtin: Callable[..., Any], args: Given, kwargs: dict[st
 
 
 def _read(s: Session, args: Given) -> tuple[Sequence[Any], Any]:
-    """What is compared: the arguments, or what an iterable has if nobody can tell that all is read
-    before the first is compared. If somebody can: nothing, and an iterator of it."""
+    """Values to compare: the arguments, or the items of an iterable if nobody can tell that all is
+    read before the first is compared. If somebody can: nothing, and an iterator of it."""
     if len(args) != 1:
         return args, None
     values, read = Iteration(s, s.iter(args[0])), list[Any]()
@@ -80,7 +80,7 @@ def _answer(
 
 
 def _fold(s: Any, frame: Frame, pc: int, op: str, best: Any, rest: Sequence[Any]) -> Given | Done:
-    """What is added to the stack: the best of all, where each may take the place of the last."""
+    """Values to push: the best of all, where each may take the place of the last."""
     frame.pc = pc
     if not rest:
         return (best,)

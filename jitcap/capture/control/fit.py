@@ -83,7 +83,7 @@ def check_histories(spans: Sequence[Span], a: Tensor, b: Tensor) -> None:
 
 
 def _behind_views(edge: Any) -> Any:
-    """Where a gradient goes from there through views alone: zeros arrive as zeros."""
+    """The edge that a gradient reaches through views alone: zeros arrive as zeros."""
     node = edge[0]
     while isinstance(node, OpNode) and node.op.kind == "view" and not (node.hooks or node.retained):
         edge = node.edges[0]
@@ -92,7 +92,7 @@ def _behind_views(edge: Any) -> Any:
 
 
 def _reached(edges: set[Any]) -> set[Any]:
-    """Where gradients arrive on their way back from there: zeros more make no difference."""
+    """Edges that gradients reach in backward from these: more zeros make no difference."""
     return {*reach(edges, lambda e: _edges_of(e[0]) if isinstance(e[0], _SURE) else ())}
 
 

@@ -22,7 +22,7 @@ PLACE: Final = frozenset({"_node", "_index", "_requires_grad"})
 
 
 class Place(NamedTuple):
-    """Where a tensor is on the tape; `history`: of a view, from which history of its base."""
+    """Position of a tensor on the tape; `history`: of a view, from which history of its base."""
 
     node: Any
     output: int
@@ -60,7 +60,7 @@ class Overwritten:
             raise Unsayable("a tensor with hooks, or of a class of its own, is written in place")
 
     def as_left(self, *pair: Tensor) -> list[Tensor]:
-        """What each way leaves, with the history that it has there."""
+        """The tensors that the ways leave, each with the history that it has after its way."""
         return [
             x if id(x) not in self.tensors else standing_at(x, way.get(id(x), (x, place_of(x)))[1])
             for x, way in zip(pair, self.places, strict=True)
@@ -109,7 +109,7 @@ def writes_since(session: Any, storage: Any, before: dict[int, list[Any]]) -> An
 def writes_of_round(
     s: Any, storages: dict[int, Any], before: Any, counted: Any, stands: list[Any]
 ) -> list[Any]:
-    """How often memory was written by the end of a round that was given the `stands`."""
+    """Numbers of writes to each memory by the end of a round that was given the `stands`."""
     ends: list[Any] = []
     first = len(stands) - len(storages)
     for stand, (key, storage) in zip(stands[first:], storages.items(), strict=True):

@@ -181,8 +181,8 @@ class Merge:
         return value.made
 
     def ties(self) -> Iterator[tuple[Any, list[Any]]]:
-        """What holds others, and what each could be the same as: what was there, or another one
-        that is the same after one of the ways."""
+        """Merged containers, and the values that each could be the same as: one that was there, or
+        another container that is the same after one of the ways."""
         for w in self.wholes.values():
             others = [v for v in self.wholes.values() if v is not w]
             same = [v.made for v in others if v.pair[0] is w.pair[0] or v.pair[1] is w.pair[1]]

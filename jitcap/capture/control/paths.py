@@ -35,7 +35,7 @@ def meeting(code: CodeType, index: int, loop: While | None = None) -> int:
 
 
 def behind(code: CodeType, index: int) -> Iterator[int]:
-    """Where the next statements behind the meeting of `index` end, in its loop and its block."""
+    """Indices where the next statements after the meeting of `index` end, in its loop and block."""
     decoded, meetings = decode(code), _meetings(code)
     around = [body for body in _loops(code).values() if index in body]
     inmost = min(around, key=len, default=frozenset(meetings))
@@ -171,7 +171,7 @@ def _loops(code: CodeType) -> dict[int, frozenset[int]]:
 def _returns_to(
     instructions: tuple[Instruction, ...], body: frozenset[int], head: int, without: int
 ) -> bool:
-    """Whether a way leads from `head` back to it inside a loop, not through `without`."""
+    """True if a path leads from `head` back to it inside a loop, not through `without`."""
 
     def inside(i: int) -> list[int]:
         return [j for j in _next(instructions, i) if j in body and j not in (head, without)]
@@ -180,7 +180,7 @@ def _returns_to(
 
 
 def _ahead(code: CodeType, index: int) -> set[int]:
-    """What expressions and tests alone lead to from a test on."""
+    """Instructions that a test reaches through expressions and tests alone."""
     instructions = decode(code).instructions
     heads = _loops(code).keys()
 
@@ -193,8 +193,8 @@ def _ahead(code: CodeType, index: int) -> set[int]:
 
 
 def _tests(code: CodeType, index: int, body: frozenset[int], exits: list[int]) -> bool:
-    """Whether an instruction in front of a loop belongs to its test: what is there besides may be
-    a branch with statements of its own, on the way to the loop."""
+    """True if an instruction in front of a loop belongs to its test: others there may form a branch
+    with statements of its own, on the path to the loop."""
     instructions = decode(code).instructions
 
     def is_end(i: int) -> bool:
@@ -215,8 +215,8 @@ def _tests(code: CodeType, index: int, body: frozenset[int], exits: list[int]) -
 
 
 def _alike(instructions: tuple[Instruction, ...], a: int, b: int) -> bool:
-    """Whether two instructions are one, or begin the same straight code up to one instruction or a
-    return: newer Pythons write what returns where it is reached."""
+    """True if two instructions are one, or begin the same straight-line code up to one instruction
+    or a return: newer Pythons write what returns where it is reached."""
     while a != b:
         one, two = instructions[a], instructions[b]
         if (one.op, one.arg) != (two.op, two.arg) or one.target >= 0 or two.target >= 0:
@@ -257,7 +257,7 @@ def _next(instructions: tuple[Instruction, ...], index: int) -> tuple[int, ...]:
 
 
 def _before(ways: Mapping[int, Iterable[int]]) -> dict[int, list[int]]:
-    """Where each instruction is reached from."""
+    """Predecessors of each instruction."""
     before: dict[int, list[int]] = {}
     for i, targets in ways.items():
         for j in targets:

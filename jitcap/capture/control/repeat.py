@@ -125,7 +125,7 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
 
 
 def _going(s: Any, frame: Frame, loop: While) -> Going | None:
-    """What stands for the iterator of a `for`, if nothing else has that and its steps are known."""
+    """Stand-in for the iterator of a `for`, if nothing else has that and its steps are known."""
     iterator = frame.stack[-1] if frame.stack else None
     if type(iterator) is Going:
         return iterator if iterator.place == loop.place else None
@@ -184,7 +184,7 @@ class Round:
         self.least = 0
 
     def look(self, name: str) -> None:
-        """As `roll.Trial`."""
+        """An attribute of a tensor is read, which must be none of its history."""
         if name in HISTORY:
             raise NotRolled("a round asks for the history of a tensor")
 
@@ -196,7 +196,7 @@ class Round:
         return full(key, Aval((), INT)) if own else key
 
     def store(self, x: Tensor, key: Any, value: Any) -> bool:
-        """As `roll.Trial`: a round writes at once."""
+        """False, as no write is deferred: a round writes at once."""
         return False
 
     def item(self, x: Tensor, key: Any) -> Any:
@@ -279,7 +279,7 @@ class Round:
     # ---- one round
 
     def _round(self, stands: list[Any]) -> tuple[Any, list[Any]]:
-        """Whether there is another one, and what is carried on."""
+        """Condition of another round, and the values that are carried on."""
         s, frame = self.s, self.frame
         self.inside = s.tracer.inside
         self.given = [x for x in stands if isinstance(x, Tensor)]
@@ -390,7 +390,7 @@ class Round:
     def _ends(
         self, inner: Frame, changes: dict[Any, Change], written: dict[Any, Any], leaves: list[Any]
     ) -> list[Any]:
-        """What is carried on, for the `leaves` that a round was given."""
+        """Values of the carries at the end of a round that was given the `leaves`."""
         for name in self.live - set(self.locals) - self.unset.keys():
             if inner.fast.get(name, NULL) is not self.frame.fast.get(name, NULL):
                 raise NotRolled(f"{name!r}, no tensor or number, is replaced in a round")
@@ -524,5 +524,5 @@ def _is_of_graph(number: SymNumber) -> bool:
 
 
 def _zero(kind: Any) -> Any:
-    """What stands where nobody reads it."""
+    """Zero of a kind, for a value that nobody reads."""
     return full(0, kind) if isinstance(kind, Aval) else kind(0)

@@ -78,8 +78,8 @@ _PLAIN: Final = (int, float, str, bool, type(None))
 
 
 def roll(s: Any, frame: Frame, end: int) -> Any:
-    """Whether the loop that `frame` is about to enter was recorded as a whole; the frame stands
-    behind it then. Of a loop that data may end, what becomes of its next step."""
+    """True if the loop that `frame` is about to enter was recorded as a whole; the frame stands
+    behind it then. For a loop that data may end, the outcome of its next step."""
     iterator = frame.stack[-1]
     if type(iterator) is Going:
         return iterator.another(s, frame, end)
@@ -179,7 +179,7 @@ class Trial:
     # ---- the step
 
     def record(self) -> bool:
-        """Whether what is carried looks the same after the step."""
+        """Record the step; true if the same carries need a history after it as before."""
         self.s.rolls.append(self)
         try:
             self.loop.record(self._step, self.needs)
@@ -243,7 +243,7 @@ class Trial:
         return self._values(inner)
 
     def _values(self, inner: Frame) -> tuple[list[Tensor], list[Tensor]]:
-        """What is carried on, and what every step gives."""
+        """Values of the carries after the step, and those that every step stacks."""
         if inner.fast.keys() - self.stored - self.frame.fast.keys():
             raise NotRolled
         read = self._read()
@@ -281,7 +281,7 @@ class Trial:
         return ends, [*self.behind.ys.values()]
 
     def _behind(self, ends: list[Tensor]) -> None:
-        """Which values of the step are there after the loop."""
+        """Determine the values of the step that are live after the loop."""
 
         def was_there(x: Tensor) -> bool:
             return id(x) in self.state.seen or self.s.outside.shadow(x) is not None
@@ -305,7 +305,7 @@ class Trial:
                 raise NotRolled
 
     def _read(self) -> set[Node]:
-        """What the operations of the step read."""
+        """Operands of all operations of the step."""
         return {p for n in self.s.tracer.nodes for p in n.parents}
 
     def _check_local(self, before: Any, after: Any) -> None:
@@ -317,7 +317,7 @@ class Trial:
             raise NotRolled
 
     def _is_free(self, value: Any) -> bool:
-        """Whether it can be said what a value is after the last step."""
+        """True if the value after the last step can be determined."""
         if type(value) is tuple:
             return all(map(self._is_free, value))
         counted = self.numbers.has(value)
@@ -347,7 +347,7 @@ class Trial:
         return self.elements.item(x, key)
 
     def is_outer(self, x: Tensor) -> bool:
-        """Whether it is the same tensor in every step."""
+        """True if a tensor is loop-invariant: the same one in every step."""
         array = x._array
         if not hasattr(array, "storage"):
             return True
@@ -416,7 +416,7 @@ class Trial:
 
 
 class Elements:
-    """What a loop gives to its step: elements of what it goes through, and `x[t]`."""
+    """Elements that a loop gives to its step: those of what it goes through, and `x[t]`."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial, self.loop, self.numbers = trial, trial.loop, trial.numbers
@@ -426,7 +426,7 @@ class Elements:
         self.rows: dict[int, tuple[Tensor, Callable[[int], Tensor]]] = {}  # see `Behind`
 
     def of(self, through: Steps) -> Any:
-        """What the loop gives to a step."""
+        """Element of `through` that the loop gives to a step."""
         if isinstance(through, Counts):
             first, step, counter = through.first, through.step, self.trial.counter
             if self.trial.step < 0 and through is not self.trial.through:
@@ -455,7 +455,7 @@ class Elements:
         stacked: Callable[[], Tensor],
         real: Callable[[int], Tensor],
     ) -> Tensor:
-        """What stands for an element of these; `stacked` makes a tensor of all, `real` the one of a
+        """Stand-in for an element of these; `stacked` makes a tensor of all, `real` the one of a
         step."""
         place = self.loop.place(f"x{len(self.stacks)}", aval, needs, strides)
         self.loop.slices.append(place)
@@ -587,7 +587,7 @@ def _alike(before: Any, after: Any) -> bool:
 
 
 def is_plain(x: Tensor) -> bool:
-    """Whether it lies in memory as the stand-in of a carry does."""
+    """True if a tensor has the memory layout of a carry's stand-in, which is contiguous."""
     shape, strides = x._array.shape, strides_of(x)
     return any(known_eq(n, 0) for n in shape) or all(
         known_eq(n, 1) or known_eq(a, b)

@@ -18,9 +18,9 @@ AGAIN: Final = -1
 
 @dataclass(frozen=True, eq=False)
 class RoundEnd:
-    """Where the ways of a round meet: a frame that comes there stands at STOP, with what is to be
-    done on its stack: whether there is another round, or, of one that is left in several places, -1
-    for another one and the number of the place otherwise."""
+    """Position at which the ways of a round meet: a frame that comes there stands at STOP, with
+    what is to be done on its stack: whether there is another round, or, of one that is left in
+    several places, -1 for another one and the number of the place otherwise."""
 
     frame: Frame
     loop: While
@@ -41,7 +41,7 @@ class RoundEnd:
         return True
 
     def start(self, number: int) -> tuple[int, tuple[Any, ...]]:
-        """How the program goes on at an exit, below which `going` is no more."""
+        """Instruction at an exit, and what is pushed there: `going`, unless that has ended."""
         pc = self.loop.exits[number]
         return pc, () if self.going is None or pc == self.loop.ended else (self.going,)
 
@@ -70,7 +70,7 @@ class RoundEnd:
 
 
 def end_inside(s: Any, frame: Frame, index: int) -> RoundEnd | None:
-    """Where the ways from a test meet, if that is where the round ends that is read now."""
+    """End of the round that is read now, if the ways from a test meet only there; else None."""
     for end in reversed(s.ties.regions):
         if end.frame is frame:
             inside = meeting(frame.code, index, end.loop)

@@ -74,8 +74,8 @@ def _roots(session: Any) -> list[Any]:
 
 
 def _parts(session: Any, obj: Any) -> list[Any]:
-    """What the program may reach through an object. The rest may change at any time: it is another
-    thread's, or the host's."""
+    """Values that the program may reach through an object. The rest may change at any time: it is
+    another thread's, or the host's."""
     if isinstance(obj, FunctionType) and id(obj) not in session.made:
         return []  # a function from outside has twins of its cells
     shadow = session.outside.by_twin.get(id(obj))
@@ -84,7 +84,7 @@ def _parts(session: Any, obj: Any) -> list[Any]:
 
 
 def known_elsewhere(session: Any, frame: Frame, rest: dict[str, Any], values: list[Any]) -> bool:
-    """Whether the program can reach one of the values if `rest` are the locals of the frame."""
+    """True if the program can reach one of the values if `rest` are the locals of the frame."""
     ids = {*map(id, values)}
 
     def parts(obj: Any) -> list[Any]:
@@ -181,7 +181,7 @@ class Holder:
 
 
 def parts_of(obj: Any) -> list[Any]:
-    """What an object leads to."""
+    """Values that an object refers to."""
     if isinstance(obj, Holder):
         return obj.held()
     if isinstance(obj, dict):

@@ -78,8 +78,8 @@ Steps = Counts | Rows | Slices | Together
 
 
 def steps(iterator: Any, outside: Callable[[Any], Any]) -> Steps | None:
-    """What an iterator would give from now on; None where that is anything else. `outside(x)` is
-    not None for what the program was given."""
+    """Steps that an iterator would give from now on; None where these have no such form.
+    `outside(x)` is not None for what the program was given."""
     return _steps(iterator, outside, set())
 
 
@@ -147,7 +147,7 @@ def _rows(iterator: Any, outside: Callable[[Any], Any]) -> Rows | None:
 
 
 def _is_like(x: Tensor, first: Tensor) -> bool:
-    """Whether a step can tell no more than the elements of two tensors apart."""
+    """True if a step can tell no more than the elements of two tensors apart."""
     more = x._hooks or x._accumulate_hooks or x._retains or x._grad is not None
     leaf = x._requires_grad and x._node is None
     if more or leaf or x.__dict__.keys() - TENSOR_FIELDS:
@@ -157,7 +157,7 @@ def _is_like(x: Tensor, first: Tensor) -> bool:
 
 
 def same_place(a: Steps | None, b: Steps | None) -> bool:
-    """Whether iterators stand where they stood."""
+    """True if two iterators are at the same position, by their steps."""
     if isinstance(a, Together) and isinstance(b, Together):
         return all(map(same_place, a.parts, b.parts))
     if isinstance(a, Slices) and isinstance(b, Slices):
@@ -223,14 +223,14 @@ class Going:
         return s.branch(frame, more, ((end, leave), (frame.pc, begin))) or True
 
     def step(self, s: Any, frame: Any) -> tuple[Any]:
-        """What the next step is given."""
+        """Element that the next step is given."""
         taken = frame.fast[self.place]
         frame.fast[self.place] = taken + 1
         return (_element(s, self.through, taken),)
 
 
 def _as_parts(through: Steps) -> Steps:
-    """The same, with a tensor of all rows."""
+    """Steps with one stacked tensor in place of a list of rows."""
     if isinstance(through, Together):
         return Together(tuple(map(_as_parts, through.parts)), through.length)
     if not isinstance(through, Rows):
@@ -239,7 +239,7 @@ def _as_parts(through: Steps) -> Steps:
 
 
 def _element(s: Any, through: Steps, at: Any) -> Any:
-    """What a step is given, by how many were before."""
+    """Element that a step is given; `at`: number of steps before it."""
     if isinstance(through, Together):
         return tuple(_element(s, part, at) for part in through.parts)
     if isinstance(through, Slices):
@@ -311,7 +311,7 @@ class Numbers:
 
 
 def dimension(keys: tuple[Any, ...], at: int, rank: int) -> int:
-    """Which dimension the index at a place of a key is about."""
+    """Dimension of the tensor that the index at position `at` of a key selects from."""
     if not all(k is None or k is Ellipsis or type(k) in (int, slice, SymNumber) for k in keys):
         raise NotRolled
     before = sum(k is not None for k in keys[:at])

@@ -25,7 +25,7 @@ from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 
 
 class Ties:
-    """What results of branches could be the same as: `add` notes it, and `wrote`, `compared` and
+    """Aliases that results of branches may have: `add` notes it, and `wrote`, `compared` and
     `check` begin the capture again where that could show."""
 
     def __init__(self, session: Any) -> None:
@@ -88,13 +88,13 @@ class Ties:
             self.frozen.setdefault(id(storage), (key, storage))
 
     def add_whole(self, key: Any, result: Any, sources: Sequence[Any]) -> None:
-        """What a tuple, or an object that holds others, may be the same as."""
+        """Note the objects that a tuple, or an object that holds others, may be the same as."""
         for pair in [(result, x) for x in sources]:
             marks = tuple(map(mark_of, pair))
             self.wholes.append((key, pair, marks, [*map(parts_of, pair)]))  # whose ids they have
 
     def could_be(self, x: Any) -> list[Any]:
-        """What holds others, and what that may be the same as."""
+        """The container itself, and all others that it may be the same as."""
         found = [x]
         for _, (result, source), *_ in reversed(self.wholes):
             if any(result is y for y in found):
@@ -157,7 +157,7 @@ class Ties:
         return list(found.values())
 
     def _mark(self, x: Tensor) -> Any:
-        """What one of two names would show of what is done to the other, besides its elements."""
+        """Snapshot of what one of two aliases shows of a change to the other, besides elements."""
         shadow = self.session.outside.shadow(x)
         loaded = () if shadow is None else (UNREAD, getattr(shadow, "grad", None))
         grad = None if any(x._grad is g for g in loaded) else x._grad
@@ -216,13 +216,13 @@ class Ties:
         return id(x) in self.left or self.session.outside.shadow(x) is not None
 
     def _left(self, memory: int, behind: dict[int, Any]) -> set[int]:
-        """What memory that leaves could be the same as, and nothing tells."""
+        """Ids of the memory that an escaping `memory` may alias, where no branch tells which."""
         return {*(behind if memory in self.escaped else self.loose[memory])} - {memory}
 
 
 class Followed:
-    """Which object each leaf is that a loop carries, where a round may hand on what it was given:
-    the number of a leaf before the loop, or 0 for a new one, is carried beside it."""
+    """Identity of each leaf that a loop carries, where a round may hand on what it was given: the
+    number of a leaf before the loop, or 0 for a new one, is carried beside it."""
 
     def __init__(self, session: Any) -> None:
         self.session = session
@@ -280,7 +280,7 @@ class Followed:
                 self.session.ties.add_whole(key, result, [*same, *self.others])
 
     def _may_be_one(self, a: Tensor, same_a: set[int], b: Tensor, same_b: set[int]) -> bool:
-        """Whether two ends may be one object: if branches tell, by one outcome of these."""
+        """True if two ends may be one object: if branches tell, by one outcome of these."""
         ties, ends = self.session.ties, (a, b)
         trees = [ties.objects.get(id(x), x) for x in ends]
         known = [*ends, *(x for tree in trees for x in objects_of(tree))]
@@ -295,7 +295,7 @@ class Followed:
         )  # fmt: skip
 
     def numbers(self, leaves: Sequence[Any], ends: Sequence[Any]) -> list[Tensor]:
-        """What is carried on; `leaves` are those of the round, and then what it was given here."""
+        """Numbers that are carried on; `leaves`: those of the round, then the numbers it got."""
         given = {id(leaves[i]): leaves[len(ends) + k] for k, i in enumerate(self.could)}
         return [self._number(ends[i], given) for i in self.could]
 
@@ -311,7 +311,7 @@ class Followed:
         return full(0, Aval((), INT)) if objects is None else self._number(objects, given)
 
     def after(self, leaf: int, number: Tensor, starts: Sequence[Any]) -> tuple[Any, list[Any]]:
-        """What it is behind the loop (`Ties.objects`), and what it can be."""
+        """Object that a leaf is behind the loop (`Ties.objects`), and all that it may be."""
         found, stack = {leaf: None}, [leaf]
         while stack:
             new = self.could[stack.pop()] - found.keys()
@@ -334,7 +334,7 @@ def objects_of(tree: Any) -> list[Any]:
 
 
 def outcomes_of(tree: Any, *before: tuple[Any, int]) -> Iterator[tuple[dict[Any, int], Any]]:
-    """What a result may be, each with the ways of the branches that lead there."""
+    """Objects that a result may be, each after the ways of the branches that lead there."""
     if type(tree) is not tuple:
         yield dict(before), tree
         return
@@ -349,7 +349,7 @@ def may_be_new(tree: Any) -> bool:
 
 
 def truths_of(tree: Any) -> Iterator[Any]:
-    """What decides which object it is, of branches in branches."""
+    """Conditions that decide which object a result is, of branches in branches."""
     if type(tree) is tuple:
         truth, ways = tree
         yield truth
@@ -358,7 +358,7 @@ def truths_of(tree: Any) -> Iterator[Any]:
 
 
 def with_truths(tree: Any, truths: Iterator[Any]) -> Any:
-    """The same, decided by others in the same order."""
+    """Copy of a tree of outcomes with other conditions, in the same order."""
     if type(tree) is not tuple:
         return tree
     return next(truths), [with_truths(x, truths) for x in tree[1]]

@@ -41,7 +41,7 @@ def is_tuple(cls: type) -> bool:
 
 @per_class
 def is_mutable(cls: type) -> bool:
-    """What holds entries that can be replaced."""
+    """True if instances of a class hold entries that can be replaced."""
     *classes, last = cls.__mro__
     if cls is list or cls is dict or cls is SimpleNamespace:
         return True
@@ -50,7 +50,7 @@ def is_mutable(cls: type) -> bool:
 
 
 def entries(value: Any) -> Entries | None:
-    """What it holds, by place, key or name; None of what is not looked into."""
+    """Entries of a value, by index, key or name; None if it is not looked into."""
     cls = type(value)
     if is_tuple(cls) or cls is list:
         return dict(enumerate(value))
@@ -118,7 +118,7 @@ def leaves_of(tree: Any) -> list[Any]:
 
 
 def fill(tree: Any, leaves: Iterable[Any]) -> Any:
-    """The same with other leaves, in objects of its own."""
+    """Copy of a tree with other leaves, in objects of its own."""
     return _fill(tree, iter(leaves))
 
 
@@ -156,8 +156,7 @@ def ids_in(tree: Any) -> set[int]:
 
 
 def are_own(s: Any, frame: Frame, names: set[str], live: frozenset[str]) -> bool:
-    """Whether the objects that these locals are made of are theirs alone, of those that are
-    `live`."""
+    """True if the mutable objects in these locals are theirs alone; `live`: the live locals."""
     objects: list[Any] = []
     for name in names:
         objects_in(frame.fast.get(name), objects)
@@ -170,7 +169,7 @@ def are_own(s: Any, frame: Frame, names: set[str], live: frozenset[str]) -> bool
 
 
 def wholes_in(trees: Iterable[Any]) -> list[Any]:
-    """What holds others in trees, in order."""
+    """Values in trees that hold others, in preorder."""
     found: list[Any] = []
     for tree in trees:
         held = None if is_leaf(tree) else entries(tree)
@@ -179,7 +178,7 @@ def wholes_in(trees: Iterable[Any]) -> list[Any]:
 
 
 def can_follow(before: Any, after: Any) -> bool:
-    """Whether a round may find the one where another found the other."""
+    """True if a round may find `after` where the one before found `before`."""
     if is_leaf(before) or is_leaf(after):
         return is_leaf(before) and is_leaf(after) and _is_like(before, after)
     first, second = entries(before), entries(after)

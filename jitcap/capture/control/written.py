@@ -33,7 +33,7 @@ class Write(NamedTuple):
     value: Tensor
 
     def whole(self) -> tuple[int, ...]:
-        """Which dimensions of the tensor a row has."""
+        """Dimensions of the tensor that a row has."""
         taken = {
             dimension(self.key, i, self.x.ndim)
             for i, k in enumerate(self.key)
@@ -54,8 +54,8 @@ class Written:
         self.versions: list[tuple[Tensor, int]] = []  # of what is written, then
 
     def store(self, x: Tensor, key: Any, value: Any) -> bool:
-        """Whether this is such a write, which is noted then. Raises NotRolled for one at a place
-        that the counter decides in another way."""
+        """True if this is such a write, which is noted then. Raises NotRolled for one at an index
+        that depends on the counter in another way."""
         keys = key if type(key) is tuple else (key,)
         at = [i for i, k in enumerate(keys) if self.numbers.has(k)]
         if not at:
@@ -81,7 +81,7 @@ class Written:
         return whole or type(k) is int or self.numbers.has(k)
 
     def _may_wait(self, x: Tensor) -> bool:
-        """Whether nobody but the program sees when it is written."""
+        """True if a write can be deferred: nobody but the program sees when it is done."""
         s, once = self.s, all(x is not w.x for w in self.writes)
         alone = self.known[id(x._array.storage)] == 1  # not a view, and none of it
         outside = s.outside.shadow(x) is not None or x._requires_grad

@@ -51,7 +51,7 @@ def handles(*functions: Any) -> Callable[[Handler], Handler]:
 
 
 def handles_each(*functions: Any) -> Callable[[Handler], Handler]:
-    """The same for `handler(session, function, *args, **kwargs)`, one of several functions."""
+    """Register `handler(session, function, *args, **kwargs)` for each of several functions."""
 
     def register(handler: Handler) -> Handler:
         for fn in functions:
@@ -158,7 +158,7 @@ class Session:
         kind_of(obj).delattr(self, obj, name)
 
     def asked(self, obj: Any, name: str, *args: Any) -> Any:
-        """What a special method of the object's class answers, if it is written in Python; else
+        """Answer of a special method of the object's class, if it is written in Python; else
         MISSING, and the operation is its kind's."""
         kind = kind_of(obj)
         method = kind.special(self, obj, name)
@@ -272,7 +272,7 @@ class Session:
             raise Break.tried_again("opaque object", _ORDER, frozenset({ADDRESSES}))
 
     def is_elsewhere(self, value: Any) -> bool:
-        """Whether native code tells an object apart by its address, and what stands for it has
+        """True if native code tells an object apart by its address, and what stands for it has
         another."""
         if type(value) is MethodType:
             return self.is_elsewhere(value.__self__)
@@ -386,7 +386,7 @@ def _container(cls: Any) -> Any:
 
 
 def parts_of(value: Any) -> Iterable[Any]:
-    """What a builtin container, a slice or a namespace holds, whatever a subclass overrides."""
+    """Values in a builtin container, a slice or a namespace, whatever a subclass overrides."""
     base = _container(type(value))
     if base is None:
         return ()
@@ -401,13 +401,13 @@ def parts_of(value: Any) -> Iterable[Any]:
 
 
 def words(error: BaseException) -> str:
-    """What an exception says, without running the program's code."""
+    """Type and message of an exception, without running the program's code."""
     own = isinstance(type(error).__str__, FunctionType) or _answers(error.args, 0)
     return type(error).__name__ + ("" if own else f": {error}")
 
 
 def _answers(value: Any, depth: int) -> bool:
-    """Whether the program's code may run when this is made text, or only the run knows it."""
+    """True if making text of a value may run the program's code, or only the run knows the text."""
     kind = kind_of(value)
     shows = (kind.plain or kind.contains_values) and not kind.python
     if depth > DEPTH or not shows or isinstance(value, SymNumber | Tensor):
@@ -427,7 +427,7 @@ def is_method(cls: type, name: str, *owners: type) -> bool:
 
 
 def checked(fn: Callable[[Any], Any], owner: Any, name: str, answer: Any) -> Any:
-    """What the builtin `fn` makes of the answer of the owner's special method: it is asked, with an
+    """Result of the builtin `fn` for the answer of the owner's special method: it is called with an
     object that answers so. A number of the graph is taken as it is where its type does."""
 
     def ask(answer: Any) -> Any:
@@ -448,7 +448,7 @@ _EXACT: Final = {"__index__": int, "__int__": int, "__float__": float, "__comple
 
 
 def unwarned(cls: type, name: str, answer: Any) -> Any:
-    """What a special method answers, for native code, which warns of a subclass where it is."""
+    """Answer of a special method, for native code. Raises Break where that warns of a subclass."""
     exact = _EXACT.get(name)
     if exact is not None and type(answer) is not exact and isinstance(answer, exact):
         what = f"{cls.__qualname__}.{name}() answers a {type(answer).__qualname__}"

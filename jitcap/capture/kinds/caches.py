@@ -34,8 +34,8 @@ _IMPURE: Final = "caches of packages that are more than a memory"  # what is tri
 
 
 def kept(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """What a cache holds for these arguments, by the keys of CPython's `_functools`; no hit is
-    counted. Raises KeyError if it would call its function."""
+    """The answer that a cache holds for these arguments, by the keys of CPython's `_functools`; no
+    hit is counted. Raises KeyError if it would call its function."""
     # What the bounded cache refers to: its type; a key, an answer and a link type for each entry;
     # then its dictionary, function, mark, link type, class of `cache_info()` and `__dict__`.
     parts = gc.get_referents(fn)
@@ -58,7 +58,7 @@ def kept(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept(Origin):
-    """What the cache at `fn` holds for arguments that are found at `args`."""
+    """Origin of the answer that the cache at `fn` holds for the arguments found at `args`."""
 
     fn: Origin
     args: tuple[Origin, ...]
@@ -114,7 +114,7 @@ class CacheKind(FixedKind):
 
 
 def _looked_through(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-    """What the function itself gives, the first time for these arguments."""
+    """Result of the cached function itself, memoized if its call adds no node to the graph."""
     parts = _key(s, (*args, *kwargs.values()))
     key = None if parts is None else (id(fn), len(args), *kwargs, *parts)
     if key is not None and key in s.answers:
@@ -150,8 +150,8 @@ def require_unchanged(s: Session) -> None:
 
 
 def _key(s: Session, values: Args) -> Args | None:
-    """What tells arguments apart in a cache; None where one is known only when the graph has run,
-    or the program's code compares it."""
+    """Key that tells arguments apart in a cache; None where one of them is known only when the
+    graph has run, or the program's code compares it."""
     key: list[Any] = []
     for value in values:
         if type(value) in _ATOMS:
@@ -169,8 +169,8 @@ def _key(s: Session, values: Args) -> Args | None:
 
 
 def _has_changed(s: Session, known: int) -> bool:
-    """Whether an object from outside differs now, of those that were noted since so many were: a
-    call of any method of one is a note."""
+    """True if an object from outside differs now, of those noted after the first `known`: a call of
+    any method of one is a note."""
     touched = {twin for twin, _ in [*s.written][known:]}
     shadows = (s.outside.by_twin.get(twin) for twin in touched)
     return any(shadow is not None and shadow.mark() for shadow in shadows)

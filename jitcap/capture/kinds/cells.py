@@ -119,7 +119,7 @@ class CellKind(NativeKind, MutableKind):
         self.clear(s, obj)
 
     def get(self, s: Session, cell: CellType) -> Any:
-        """What it holds. Raises ValueError if it is empty."""
+        """Content of a cell. Raises ValueError if it is empty."""
         shadow = s.outside.shadow(cell)
         if isinstance(shadow, CellShadow):
             shadow.touch(s)

@@ -96,7 +96,7 @@ _COUNTS: Final = frozenset({"repeat", "r", "n", "times", "start"})
 
 
 def class_raw(s: Session, cls: type, name: str, after: type | None = None) -> Any:
-    """What the class or a base holds under `name` (unbound), or MISSING. Guarded, also against a
+    """The unbound member of the class or a base under `name`, or MISSING. Guarded, also against a
     class nearer in the order of resolution that gets such a member, and against another order.
     `after`: the lookup starts after this base, as `super()` does."""
     key = id(cls), name
@@ -138,7 +138,7 @@ def guarded_names(s: Session, cls: type, among: frozenset[str]) -> set[str]:
 
 
 def guarded_raw(s: Session, owner: type, name: str) -> Any:
-    """What `owner` itself holds under `name`, or MISSING."""
+    """The member that `owner` itself has under `name`, or MISSING."""
     raw = vars(owner).get(name, MISSING)
     if not is_python_class(owner) or id(owner) in s.made:
         return raw
@@ -182,7 +182,7 @@ def is_data(s: Session, raw: Any) -> bool:
 
 
 def bind(s: Session, raw: Any, obj: Any, cls: type) -> Any:
-    """What a class attribute becomes when read through an instance (or, obj=None, the class)."""
+    """Value of a class attribute that is read through an instance (or, obj=None, the class)."""
     if isinstance(raw, FunctionType):
         return raw if obj is None else MethodType(raw, obj)
     if (getter := own_getter(s, raw)) is not None:
@@ -212,7 +212,7 @@ def special_of(raw: Any, name: str) -> FunctionType | None:
 
 
 def _held(s: Session, raw: Any) -> Any:
-    """What a static or a class method is made of, which may have a state of its own."""
+    """The callable that a static or a class method wraps, which may have a state of its own."""
     origin, fn = s.outside.origin_of(raw), raw.__func__
     if origin is None:  # it was made inside, or is a builtin class's
         return fn
@@ -226,7 +226,8 @@ def _held(s: Session, raw: Any) -> Any:
 
 
 def _of_class(s: Session, raw: Any, cls: type) -> Any:
-    """What a class method becomes; up to Python 3.12 a descriptor in it (a property) is asked."""
+    """Bound method of a class method; up to Python 3.12 a descriptor in it (a property) is
+    asked."""
     fn = _held(s, raw)
     if sys.version_info < (3, 13) and hasattr(type(fn), "__get__"):
         return bind(s, fn, cls, cls)
@@ -248,7 +249,7 @@ _CACHED_GET: Final = vars(functools.cached_property)["__get__"]
 
 
 class Super(Refusing):
-    """What `super(cls, obj)` gives. `own` is Python's: it has attributes of its own, too."""
+    """Proxy that `super(cls, obj)` gives. `own` is Python's: it has attributes of its own, too."""
 
     __slots__ = ("cls", "obj", "own")
 
@@ -413,7 +414,7 @@ class ClassKind(StaticKind):
 
 
 def refuse_class_hooks(s: Session, meta: type, bases: Any, namespace: Any) -> None:
-    """What of the program's `type.__new__` calls would run natively, and at capture only."""
+    """Refuse the program's hooks that `type.__new__` would call natively, and at capture only."""
     if type(bases) is not tuple or type(namespace) is not dict:
         raise Break("opcode", f"{meta.__qualname__} makes a class of what is no tuple and no dict")
     if not all(issubclass(type(base), type) for base in bases):
@@ -437,8 +438,8 @@ def refuse_hooks(s: Session, cls: type, hooks: Iterable[str]) -> None:
 
 
 def acts_by_itself(s: Session, cls: type) -> bool:
-    """Whether an instance, or one that stands for it, runs the program's code by being looked at or
-    dropped, which capture does, too."""
+    """True if an instance, or one that stands for it, runs the program's code when it is looked at
+    or dropped, which capture does, too."""
     if (known := s.acting.get(id(cls))) is not None:
         return known
     names = ("__getattribute__", "__del__", *(_TOLD_APART if issubclass(cls, _TOLD) else ()))
@@ -492,8 +493,8 @@ def construct(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _contents(s: Session, cls: type, args: Args) -> Args:
-    """What a new container is filled with, where that is an instance, as an iterator. Numbers and
-    text are made of what it answers."""
+    """Arguments that a new container is filled from, with an iterator for an instance. Numbers and
+    text are made of what the instance answers."""
     return args if issubclass(cls, _TAKEN_APART) else driven(s, cls, args)
 
 

@@ -106,7 +106,7 @@ class NativeKind(Kind):
         delattr(obj, name)
 
     def _refuse_outside(self, s: Session, obj: Any, name: str) -> None:
-        """What a kind does not replay. A descriptor of a class is an object from outside."""
+        """Refuse a change that no kind replays. A descriptor of a class is from outside."""
         if s.outside.shadow(obj) is not None or hasattr(type(obj), "__get__"):
             raise Break("effect", f"attribute {name!r} of a {self.type_of(obj).__name__} changes")
 
@@ -486,7 +486,7 @@ def _exception(cls: type[BaseException], args: Args) -> BaseException:
 
 
 def _fields(cls: type[BaseException]) -> Iterator[str]:
-    """What builtin exceptions hold beside their arguments: `filename`, `name`, `value`."""
+    """Names of fields of builtin exceptions beside their arguments: `filename`, `name`, `value`."""
     for base in cls.__mro__:
         if not is_python_class(base) and base is not BaseExceptionGroup:  # whose are read only
             held = vars(base).items()

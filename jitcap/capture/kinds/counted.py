@@ -125,7 +125,7 @@ class SizedIterator(Iterator[Any]):
         return self.numbers.first + at * self.numbers.step
 
     def fix(self) -> Iterator[int]:
-        """What Python has here: fixes the sizes."""
+        """Python's iterator over the steps that are left; the sizes are fixed."""
         if self.fixed is None and self.rows is not None:
             self.fixed = iter(self.rows.unbind(0)[self.used :])
         elif self.fixed is None:
@@ -162,7 +162,7 @@ class SizedIterator(Iterator[Any]):
 
 
 def sized_iterator(s: Session, value: Any) -> SizedIterator | None:
-    """What goes through a range, a tensor, or what a loop appended, whose length is a symbol."""
+    """Iterator over a range, a tensor, or what a loop appended, if its length is a symbol."""
     if type(value) is SizedIterator and value.fixed is None:
         return value
     if type(value) is SizedRange:
@@ -180,8 +180,8 @@ def sized_iterator(s: Session, value: Any) -> SizedIterator | None:
 
 
 def rows_of_data(s: Session, value: Tensor) -> SizedIterator | None:
-    """What a `for` begins to go through here, if data decide how many rows that are and the loop
-    was not left as it stands."""
+    """Iterator over the rows of a tensor that a `for` begins here, if data decide their number and
+    the loop was not left as it stands."""
     length: Any = value._array.shape[0] if type(value) is Tensor and value.ndim else None
     frame = s.vm.frames[-1]
     loops = frame.bytecode.instructions[frame.pc].op == "FOR_ITER"
@@ -326,8 +326,8 @@ class UnboundKind(NativeKind):
 
 
 class Piece:
-    """What a loop appended, one tensor in each step: stacked along a first dimension, and the
-    objects of the first and of the last step. It is good as long as nobody writes to them."""
+    """Tensors that a loop appended, one in each step: stacked along a first dimension, and the
+    objects of the first and of the last step. It is valid as long as nobody writes to them."""
 
     def __init__(
         self, whole: Tensor, first: Callable[[], Tensor], last: Callable[[], Tensor]

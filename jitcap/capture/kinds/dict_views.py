@@ -17,7 +17,7 @@ def looks_up(view: Any, item: Any) -> bool:
 
 
 def in_view(s: Session, view: Any, item: Any) -> bool:
-    """Whether the item is in it: the key is found by itself, not by a stand-in."""
+    """True if the item is in the view: the key is found by itself, not by a stand-in."""
     of_pairs = type(view) is _ITEMS
     key = s.known(item[0] if of_pairs else item)
     s.hashing((key,))

@@ -116,7 +116,7 @@ class FunctionKind(NativeKind):
         return name
 
     def getattr(self, s: Session, obj: FunctionType, name: str) -> Any:
-        """What belongs to a function is read like everything else: it may be another one, and the
+        """Attribute of a function, loaded like any other value: it may be another function, and the
         program may write to it."""
         if name == "__globals__":
             return globals_of(s, obj.__globals__)
@@ -242,7 +242,7 @@ class BuiltinKind(FixedKind):
     constant = False
 
     def to_native(self, s: Session, value: Any) -> Any:
-        """What tells objects apart by where they are asks the interpreter: a twin is elsewhere."""
+        """The builtin, or a reentry for one that uses addresses, as a twin has another."""
         self.settle(s, value, 0)
         return s.reentry(value) if any(value is fn for fn in _PLACES) else value
 
@@ -291,7 +291,7 @@ class BuiltinKind(FixedKind):
 
 
 def base_method(owner: Any, bound: Any) -> Any:
-    """What the builtin base of `owner`'s class holds, of which `bound` is a method."""
+    """The method descriptor of `owner`'s builtin base class that `bound` is bound from."""
     held = (vars(base).get(bound.__name__) for base in type(owner).__mro__)
     return next(h for h in held if isinstance(h, MethodDescriptorType | WrapperDescriptorType))
 
@@ -346,7 +346,7 @@ class PropertyKind(StaticKind):
         return s.outside.load(value, Attribute(origin, name))
 
     def _field(self, s: Session, obj: Any, name: str) -> Any:
-        """What a cached property holds is Python's, and the program may write to it."""
+        """Field of a cached property, which is Python's; the program may write to it."""
         value = own_field(s, obj, name)
         return getattr(obj, name) if value is MISSING else value  # raises, in its words
 

@@ -120,7 +120,7 @@ class GeneratorKind(NativeKind):
 
 
 class Unshown(Iterator[Any]):
-    """What stands for an iterator of Python's."""
+    """Stand-in for an iterator of Python's, whose address is not shown."""
 
     def __repr__(self) -> str:
         raise Break("data dependent", "the address of an iterator is shown")
@@ -232,8 +232,8 @@ class LazyKind(NativeKind):
 
 
 def asked_for_length(iterable: Any) -> Any:
-    """What `list()` runs through, which is asked how many items are left if it is an iterator over
-    places; an iterator of the program as such, to be asked like any object."""
+    """The iterable that `list()` runs through, which is asked how many items are left if it is an
+    iterator over places; an iterator of the program as such, to be asked like any object."""
     if type(iterable) is Lazy and iterable.hint is not None:
         iterable.hint()
     return iterable.iterator if type(iterable) is InterpretedIterator else iterable

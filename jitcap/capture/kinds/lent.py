@@ -79,7 +79,7 @@ class Lent:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """What `isinstance` in native code goes by."""
+        """The class that `isinstance` in native code sees."""
         return type(self._value)
 
     def __repr__(self) -> str:
@@ -143,7 +143,7 @@ class Reentry:
         return self._text(format, spec)
 
     def _text(self, how: Callable[..., str], *spec: str) -> str:
-        """What the callable is shown as, where native code writes text."""
+        """Text of the callable, made by `how`, for native code."""
         text = kind_of(self._fn).text(self._session, how, (self._fn, *spec), {})
         if type(text) is not str:
             raise Break("data dependent", "native code writes text of run-time values")
@@ -167,7 +167,7 @@ def _lent_class(s: Session, cls: type) -> type:
 
 
 def lends(s: Session, value: Any, text: bool = False, depth: int = 0) -> bool:
-    """Whether native code would run special methods of the program for `value` or its parts.
+    """True if native code would run special methods of the program for `value` or its parts.
 
     A number, text or container of a class of the program is given as it is, so it must not answer
     by methods of its own; `text`: nor by what makes text of it."""
@@ -211,7 +211,7 @@ def _stood_in(s: Session, cls: type, text: bool) -> bool:
 
 
 def stand_in(s: Session, value: Any) -> Any:
-    """What native code gets for an instance."""
+    """The proxy that native code gets for an instance."""
     found = s.lent.get(id(value))
     if found is None:
         found = s.lent[id(value)] = _lent_class(s, type(value))(s, value)
@@ -249,7 +249,7 @@ def _mirror(s: Session, value: Any, cls: type, text: bool) -> Any:
 
 
 def back(s: Session, value: Any) -> Any:
-    """What native code gives, as the program's."""
+    """A value from native code, with the program's objects in place of their proxies."""
     cls = type(value)
     if issubclass(cls, Lent):
         return value._value

@@ -92,8 +92,8 @@ class DictShadow(Shadow):
         self.unasked = {values.get(k, k) for k in self.unasked}
 
     def before_delete(self, s: Session, key: Any) -> None:
-        """Whether it was there decides what is removed. A key that is removed and comes back moves
-        to the end: then the order matters."""
+        """Load the entry of `key`, as its presence decides what is removed. A key that is removed
+        and comes back moves to the end: then the order matters."""
         s.refuse_key(key)
         stored = dict.get(self.twin, key, MISSING)
         if key in self.unasked:
@@ -198,7 +198,7 @@ class DictShadow(Shadow):
         return [k for k, v in dict.items(self.twin) if k not in base or base[k] is not v]
 
     def reordered(self) -> bool:
-        """Whether a key was moved, or was removed and inserted again, maybe as an equal one (4.0
+        """True if a key was moved, or was removed and inserted again, maybe as an equal one (4.0
         for 4): new keys come last."""
         if not self.whole:
             return False
@@ -212,7 +212,7 @@ class DictShadow(Shadow):
         return bool(self.removed() or self.stored() or self.reordered())
 
     def _is_as_loaded(self) -> bool:
-        """Whether it holds the very entries that were loaded, and in their order: most do."""
+        """True if the twin has the very entries that were loaded, in their order: most do."""
         base, twin = self.base, self.twin
         return (
             len(base) == dict.__len__(twin)
@@ -261,7 +261,7 @@ class DictShadow(Shadow):
         return [clear, write("{f}({t}, {v})", fn=update, value=f"{{{text}}}")]
 
     def shows(self, key: Any, other: DictShadow) -> bool:
-        """Whether `other`, of an object of another class, would show the write of `key` if it were
+        """True if `other`, of an object of another class, would show the write of `key` if it were
         this dictionary."""
         return key in (other.base if key in self.base else other.known)
 

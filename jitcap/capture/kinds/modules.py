@@ -48,8 +48,8 @@ def globals_of(s: Session, real: dict[str, Any]) -> dict[str, Any]:
 
 
 def module_value(s: Session, real: dict[str, Any], name: str, *, own: bool = True) -> Any:
-    """What a module's dictionary holds, or MISSING. A library's constants are no run-time numbers,
-    and what its `own` code names is not looked into."""
+    """Value of a name in a module's dictionary, or MISSING. A library's constants are no run-time
+    numbers, and what its `own` code names is not looked into."""
     twin = globals_of(s, real)
     shadow = s.outside.shadow(twin)
     assert isinstance(shadow, DictShadow)
@@ -68,7 +68,7 @@ def module_value(s: Session, real: dict[str, Any], name: str, *, own: bool = Tru
 
 
 def builtin_value(s: Session, space: dict[str, Any], name: str) -> Any:
-    """What a name means that the module does not define. Raises NameError."""
+    """Builtin value of a name that the module does not define. Raises NameError."""
     real = space.get(name, MISSING)
     twin = globals_of(s, space)
     if name not in twin and real is not MISSING and real is BUILTINS.get(name):
@@ -137,7 +137,7 @@ def import_from(s: Session, module: Any, name: str) -> Any:
 
 
 def no_such_name(module: Any, name: str) -> ImportError:
-    """What `from module import name` raises."""
+    """The error that `from module import name` raises."""
     path = getattr(module, "__file__", None)
     where = f"{module.__name__!r} ({path or 'unknown location'})"
     text = f"cannot import name {name!r} from {where}"

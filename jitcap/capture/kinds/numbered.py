@@ -29,7 +29,7 @@ class Numbered:
 
     @property
     def value(self) -> int:
-        """What it is now."""
+        """Current value of the number."""
         return self.place()[0]
 
     @property
@@ -42,15 +42,15 @@ class Numbered:
 
 
 def may_stand(key: Any) -> bool:
-    """Whether this is a number that a container can be asked for without knowing it: no size, which
-    is guarded in another way."""
+    """True if a key is a number whose value need not be known to look it up: no size, which is
+    guarded in another way."""
     if type(key) is not SymNumber or key.pytype is not int or type(key.leaf) is not Outside:
         return False
     return key.leaf.size is None and not key.leaf.varies
 
 
 def find(s: Session, key: Any, others: Iterable[Any]) -> Any:
-    """Which of other keys is equal to this one, under guards; None if none is."""
+    """The other key that is equal to this one, under guards; None if none is."""
     for other in others:
         number = other.number if type(other) is Numbered else other
         if s.truth(s.compare("==", key, number)):

@@ -172,7 +172,7 @@ def _has_none(obj: Any, name: str) -> AttributeError:
 
 
 def _default_of(s: Session, obj: Any, name: str) -> Any:
-    """The same, or MISSING."""
+    """The value of `default_get`, or MISSING."""
     cls = type(obj)
     raw = class_raw(s, cls, name)
     method = raw is MISSING or type(raw) is FunctionType  # or nothing: most of them
@@ -191,8 +191,8 @@ def _default_of(s: Session, obj: Any, name: str) -> Any:
 
 
 def _before_own(s: Session, obj: Any, name: str, raw: Any) -> Any:
-    """What `raw`, which the class holds, is for an instance, where it goes before what that has
-    itself; or MISSING."""
+    """Value of `raw`, a member of the class, for an instance, where it takes precedence over the
+    instance's own attribute; else MISSING."""
     cls = type(obj)
     if name == "__class__" and not isinstance(raw, property):
         return cls
@@ -488,7 +488,7 @@ def _empty_deque(cls: Any, maxlen: int | None) -> Any:
 
 @of(object)
 class PlainKind(FixedKind, MutableKind):
-    """What instances inherit from `object`."""
+    """Behaviour that instances inherit from `object`."""
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
         cls, found = type(obj), None
@@ -508,7 +508,7 @@ class PlainKind(FixedKind, MutableKind):
 
 
 class NamespaceKind(ContainerKind, PlainKind):
-    """What instances inherit from `SimpleNamespace`: C compares and shows all that they hold."""
+    """Behaviour inherited from `SimpleNamespace`: C compares and shows all attributes."""
 
 
 _ASKS: Final[dict[str, Callable[[Any], Any]]] = {
@@ -518,7 +518,7 @@ _ASKS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def compares_in_python(cls: type) -> bool:
-    """Whether native code that hashes, compares or sorts instances looks at their attributes."""
+    """True if native code that hashes, compares or sorts instances looks at their attributes."""
     return issubclass(cls, SimpleNamespace) or any(
         not is_slot(getattr(cls, name, None)) for name in ("__eq__", "__hash__", "__lt__")
     )

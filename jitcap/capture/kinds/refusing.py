@@ -8,7 +8,7 @@ from jitcap.base.breaks import Break
 
 
 class Refusing:
-    """What stands for a value that native code must not have: nothing native can be done with it.
+    """Stand-in for a value that native code must not have: nothing native can be done with it.
 
     Not equal, hashed, printed, nor asked for its truth by accident: the operations that every
     object has in Python refuse here."""
@@ -16,7 +16,7 @@ class Refusing:
     __slots__ = ()
 
     def refusal(self) -> BaseException:
-        """What cannot be done, and why."""
+        """The error that says what cannot be done, and why."""
         raise NotImplementedError
 
     def _refuse(self, *_: Any) -> Any:

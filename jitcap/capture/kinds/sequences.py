@@ -40,7 +40,7 @@ _FEW = 32  # a run-time number is compared with each of as many elements of a se
 
 
 class ContainerKind(NativeKind):
-    """What containers share: their parts are settled with them."""
+    """Behaviour that containers share: their elements are settled with them."""
 
     contains_values = True
 
@@ -193,7 +193,7 @@ class ListShadow(Shadow):
         return True
 
     def settle_numbers(self, s: Session) -> None:
-        """What stands under run-time numbers is put where these are, under guards."""
+        """Store elements at run-time numbers under their current values, which are guarded."""
         for made, (read, now) in self.numbered.items():
             place = s.known(made.number)
             self.base[place] = read
@@ -263,13 +263,13 @@ class ListShadow(Shadow):
         self.kind.extend(self.twin, [*self.base, *appended])
 
     def loaded(self, s: Session) -> list[Any]:
-        """What stands for each element that there was."""
+        """Twins of all elements that there were."""
         by = self.kind.__getitem__ if self.has_ways else None
         place = enumerate(self.kind.__iter__(self.real))
         return [s.outside.load(x, Item(self.origin, i, by)) for i, x in place]
 
     def appended(self) -> list[Any]:
-        """What was added at the end while nothing was looked at."""
+        """Elements that were appended while those before them were not loaded."""
         now = self.items()
         start = next((i + 1 for i in reversed(range(len(now))) if now[i] is UNLOADED), 0)
         return now[start:]
@@ -380,7 +380,7 @@ class ListKind(SequenceKind, MeasuredKind):
         obj[key] = self._values(s, key, value) if type(key) is slice else value
 
     def _values(self, s: Session, key: slice, value: Any) -> list[Any]:
-        """What a slice is set to: its iterator is asked for, not its length."""
+        """Values that a slice is set to: `value` is asked for its iterator, not for its length."""
         try:
             values = s.call(iter, (value,), {})
         except TypeError:
@@ -443,7 +443,7 @@ class SetShadow(Shadow):
         return (frozenset(self.twin),) if gone or new else ()
 
     def _differences(self) -> tuple[list[Any], list[Any]]:
-        """What was removed, and added: 4.0 is another member than the 4 that was there."""
+        """Members removed, and members added: 4.0 is another member than the 4 that was there."""
         now, before = ({(type(x), x) for x in members} for members in (self.twin, self.base))
         return (
             [x for x in self.base if (type(x), x) not in now],

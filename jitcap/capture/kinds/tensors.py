@@ -81,7 +81,7 @@ class TensorShadow(Shadow):
         return self.grad
 
     def look(self) -> Any:
-        """What its guard asks of any tensor that could be the same one."""
+        """Properties that its guard checks of any tensor that could be the same one."""
         aval = self.node.aval
         return type(self.real), aval.dtype, aval.ndim, self.requires_grad, aval.device
 
@@ -169,7 +169,7 @@ class TensorShadow(Shadow):
 
 
 def _layout(s: Session, real: Tensor, origin: Origin) -> tuple[Aval, tuple[int, ...]]:
-    """What a tensor from outside is for the graph; its strides in elements."""
+    """Aval of a tensor from outside in the graph, and its strides in elements."""
     aval: Aval = real.aval
     shape = s.sizes.of_shape(real, origin)
     array, strides = real._array, real._layout
@@ -330,8 +330,8 @@ def has_own_names(s: Session, tensor: Tensor) -> bool:
 
 
 def _user_member(s: Session, cls: type, name: str) -> Any:
-    """What the user's code put into the class of a tensor, guarded; MISSING also where it is the
-    library's own, which the guard says that it stays."""
+    """The member that the user's code put into the class of a tensor, guarded; MISSING also where
+    it is the library's own, which the guard says that it stays."""
     raw = class_raw(s, cls, name)
     if raw is not MISSING:
         for own in _OWN.values():
@@ -347,8 +347,8 @@ _OWN: Final = {
 
 
 def replaced_member() -> str:
-    """What of the library's own classes of tensors the program replaced: other functions of the
-    library may use it."""
+    """Name of a member of the library's own tensor classes that the program replaced, or empty:
+    other functions of the library may use it."""
     for cls, own in _OWN.items():
         held = vars(cls)
         for name, value in own.items():
@@ -358,7 +358,7 @@ def replaced_member() -> str:
 
 
 def _index(s: Session, key: Any) -> Any:
-    """What a tensor is indexed with, all of it loaded, with tensors for the arrays in it."""
+    """Key that a tensor is indexed with, all of it loaded, with tensors for the arrays in it."""
     if type(key) is tuple:
         key = tuple(tensor_of(s, k) for k in key)
     else:
@@ -484,7 +484,7 @@ def tensor_of(s: Session, value: Any) -> Any:
 
 
 def warn_of_array(s: Session, value: Any) -> None:
-    """What `from_numpy` says of an array from outside."""
+    """Warn as `from_numpy` does of an array from outside that is read-only."""
     shadow = s.outside.shadow(value)
     if shadow is not None:
         warn_if_read_only(shadow.real)

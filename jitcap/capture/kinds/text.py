@@ -99,7 +99,7 @@ def promise(s: Session, fn: Callable[..., Any], args: Args, kwargs: Kwargs | Non
 
 
 def _tried(fn: Callable[..., Any], given: Any, i: int, found: list[SymNumber]) -> Any:
-    """What `fn` makes of sample numbers, None if it raises. `found`: the numbers themselves."""
+    """Result of `fn` for sample numbers, None if it raises. `found` gets the numbers themselves."""
 
     def sample(value: Any) -> Any:
         if isinstance(value, SymNumber):
@@ -131,7 +131,7 @@ def _like_tensor(tensor: Tensor) -> Tensor:
 
 
 def _finite(s: Session, answers: list[Any], found: list[SymNumber]) -> bool:
-    """Whether only NaN and infinity have no such text, which is then guarded."""
+    """True if only NaN and infinity have no such text, which is then guarded."""
     if type(answers[0]) is not str or any(n.pytype is int for n in found):
         return False
     return all(s.truth(s.call(math.isfinite, (n,), {})) for n in found if n.pytype is float)
@@ -193,7 +193,7 @@ _OF_DATES: Final[dict[tuple[type, str], type]] = {
 
 
 def of_date(method: Any, value: Deferred, *args: Any, **kwargs: Any) -> Any:
-    """What a method of a date makes of one that will be made."""
+    """Result of a date's method, called on a date that is made later."""
     return method(value, *args, **kwargs)
 
 
@@ -214,7 +214,7 @@ def between(a: Any, b: Any) -> Any:
 
 @of(Deferred)
 class DeferredKind(Kind):
-    """What is made later: it can be formatted, stored, printed and returned."""
+    """A value that is made later: it can be formatted, stored, printed and returned."""
 
     def to_native(self, s: Session, value: Deferred) -> Any:
         raise value.refusal()
@@ -338,8 +338,8 @@ def text_of(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def made_now(s: Session, text: Any) -> Any:
-    """What native code made of values of this capture. An address in it is that of an object which
-    each call makes anew, or of one that stands for the program's, unless that is fixed."""
+    """Text that native code made of values of this capture. An address in it is that of an object
+    which each call makes anew, or of one that stands for the program's, unless that is fixed."""
     if type(text) is str and " at 0x" in text:
         if any(int(place, 16) not in s.outside.fixed for place in _PLACE.findall(text)):
             raise Break("data dependent", "the address of an object is shown")
@@ -357,7 +357,7 @@ def _guard_digits(s: Session) -> None:
 
 
 def snapshot(value: Any) -> Any:
-    """What is looked at later is as it is now: containers and tensors are copied."""
+    """Snapshot of a value that is looked at later: containers and tensors are copied."""
     return copied(value, _now)
 
 
