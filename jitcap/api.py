@@ -1,4 +1,4 @@
-"""What users call: `jit` and its companions. a function -> the same function, compiled when called.
+"""Public API: `jit` and its companions. a function -> the same function, compiled when called.
 
 `jit` changes nothing about what it decorates: a function comes back as a `Jitted` that looks like
 it, a module comes back as itself (its `forward` is compiled), and `stance("eager")` turns all of it

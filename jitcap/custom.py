@@ -72,7 +72,7 @@ class _Custom(Op):
 
 
 class CustomOp:
-    """What `custom_op` makes: call it like the function."""
+    """Operation that `custom_op` makes: call it like the function."""
 
     def __init__(
         self, name: str, fn: Function, outputs: int | None, mutates: Iterable[str]
@@ -173,7 +173,7 @@ class CustomOp:
         return tuple(r.aval for r in (*given, *(arguments[name] for name in self._mutates)))
 
     def results(self, arrays: tuple[Any, ...], form: Any) -> tuple[Any, ...]:
-        """What the function gives, and then the arguments that it writes: they are copies, and at
+        """Results of the function, and then the arguments that it writes: they are copies, and at
         the first call all are, so that one that writes another is found before it does harm."""
         first, self._seen = not self._seen, True
         given = [wrap(a.copy() if first else a) if _is_array(a) else a for a in arrays]
@@ -258,7 +258,7 @@ def custom_op(
 
 
 def _promised(fn: Function) -> int:
-    """How many tensors a function gives, by its annotation."""
+    """Number of tensors that a function gives, by its annotation."""
     try:
         promised: Any = inspect.get_annotations(fn, eval_str=True).get("return", Tensor)
     except (NameError, AttributeError):  # of what is there for type checkers only

@@ -130,7 +130,7 @@ class Entries:
         return self.fn(*args, **kwargs)
 
     def _is_strict(self, stance: str) -> bool:
-        """Whether running plainly, or in parts, is an error."""
+        """True if running plainly, or in parts, is an error."""
         return self.options.fullgraph or stance == "fail_on_split"
 
     def _run(
@@ -181,7 +181,7 @@ class Entries:
         announce((self.fn, record.kind, record.place), ran)
 
     def _has_parts(self, deep: Any = None) -> bool:
-        """Whether what is not captured as a whole can be split; `deep` calls itself too deep."""
+        """True if what is not captured as a whole can be split; `deep` calls itself too deep."""
         fn = (function_of(self.fn) or (None,))[0] if bytecode.is_known() else None
         return fn is not None and fn.__code__ is not deep and splittable(fn)
 
@@ -261,7 +261,7 @@ class Entries:
     def _new_version(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
     ) -> tuple[Call | None, Record | None]:
-        """As `_try_compile`; the guard that failed is noted. Where there are as many versions as
+        """Call `_try_compile`, and note the guard that failed. Where there are as many versions as
         are kept the least recently used makes room, if there is to be one more at all."""
         never_plain = self._is_strict(stance) or stance == "fail_on_recompile"
         if not never_plain and not self.room.admits(len(self.versions), config.entries):
@@ -533,7 +533,7 @@ def _given_up(first: Record) -> Record:
 
 
 def _limit(stats: Stats, place: Place) -> Record:
-    """That there are as many versions as there may be, and why the last ones were made."""
+    """Record that there are as many versions as there may be, and why the last ones were made."""
     reasons = "; ".join(r.reason for r in stats.recompiles[-3:])
     what = f"{config.entries} versions are kept (config.entries), and calls that fit none"
     rarely = "the least recently used makes room, more and more rarely"
@@ -548,7 +548,7 @@ def _name_inputs(captured: Captured) -> None:
 
 
 def _compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]:
-    """What a region compiles its backward with, when it is first asked for."""
+    """Compiler of a region's backward, which runs when the backward is first asked for."""
 
     def compile_backward(graph: Graph) -> Any:
         try:

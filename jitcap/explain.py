@@ -13,7 +13,7 @@ from jitcap.base.diagnostics import Trail
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What the compiler made of one call.
+    """Report of the compiler on one call.
 
     graphs    the captured graphs, one per region
     splits    where the program was split, or runs as plain Python, and why (none: one graph)

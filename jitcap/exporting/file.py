@@ -47,7 +47,8 @@ def write(path: str | Path, program: Program, held: Sequence[Any]) -> None:
 
 
 def read(path: str | Path) -> tuple[Program, list[Any]]:
-    """What `write` was given. Raises ValueError for any other file, OSError if there is none."""
+    """Program and arrays of a file by `write`. Raises ValueError for others, OSError if there is
+    none."""
     try:
         if not zipfile.is_zipfile(path) and Path(path).stat():
             raise ValueError("no archive")

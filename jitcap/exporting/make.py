@@ -146,7 +146,7 @@ class _Taken:
                 raise ValueError(f"export: {one} is {other}; give arguments of their own")
 
     def _effects(self) -> int:
-        """How many random draws the program makes. Raises for what it changes beside memory."""
+        """Number of random draws of the program. Raises for what it changes beside memory."""
         draws, left = 0, []
         for effect in self.captured.epilogue.effects:
             count = effect.value.rpartition(" + ")[2]
@@ -160,8 +160,8 @@ class _Taken:
         return draws
 
     def _rehearse(self, args: Any, kwargs: Any) -> tuple[list[Any], Any]:
-        """What the graph is given in this call, and the form of the result: made of outputs that
-        are told apart by identity, and of other values the second time."""
+        """Inputs of the graph in this call, and the form of the result: made of outputs that are
+        told apart by identity, and of other values the second time."""
         captured, forms = self.captured, list[Any]()
         captured.epilogue.effects.clear()
         ends = captured.graph.outputs
@@ -186,7 +186,7 @@ class _Taken:
         return inputs, forms[0]
 
     def _place(self, given: Input, value: Any) -> tuple[str, Any]:
-        """Where an input of the graph comes from."""
+        """Source of an input of the graph: its kind, and its index or the number."""
         origin = given.origin
         if isinstance(value, np.ndarray | DeviceArray):
             if origin is not None and id(value) in self.arguments:
@@ -218,13 +218,13 @@ class _Taken:
         ]
 
     def _varies(self, origin: Origin) -> bool:
-        """Whether a number is made of what is another one at the next call."""
+        """True if a number depends on a size or on the generator: it may change between calls."""
         every = reach([origin], lambda o: o.parents())
         return any(id(o) in self.sizes or _is_generator(o) for o in every)
 
 
 def _names(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[int, str]:
-    """What the function calls the tensors that are arguments themselves, by their arrays."""
+    """Parameter names of the tensors that are arguments themselves, by the ids of their arrays."""
     try:
         bound = inspect.signature(fn).bind(*args, **kwargs).arguments
     except (TypeError, ValueError):  # a builtin's
@@ -242,7 +242,7 @@ def _is_seed(origin: Origin) -> bool:
 
 
 def _is_given(origin: Origin) -> bool:
-    """Whether it is read from the arguments of a call."""
+    """True if an origin is read from the arguments of a call."""
     return isinstance(origin.root, Positional | Keyword | Keywords)
 
 

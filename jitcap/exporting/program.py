@@ -95,7 +95,7 @@ def _text(form: Any) -> str:
 
 
 def same_form(a: Any, b: Any) -> bool:
-    """Whether two forms are equal, and their values of one type: 1 is neither 1.0 nor True."""
+    """True if two forms are equal, and their values of one type: 1 is neither 1.0 nor True."""
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(same_form, a, b))
     return type(a) is type(b) and bool(a == b or (a != a and b != b))

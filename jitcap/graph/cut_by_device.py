@@ -39,8 +39,8 @@ def places_of(graph: Graph) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ends:
-    """Where a part runs, what it takes: (part, number of what that gives), or inputs of the whole;
-    and what it writes back: (input, output), its own."""
+    """Device and operands of a part. `takes`: (part, index of its output), or (WHOLE, index of an
+    input of the whole graph); `writes`: (input, output) of its own, written back."""
 
     place: str
     takes: tuple[tuple[int, int], ...]
@@ -59,8 +59,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wiring:
-    """How values go between parts, which are results of the whole: (part, number), and the level
-    from which inputs are written."""
+    """Data flow between parts. `results` of the whole graph: (part, index of its output); inputs
+    are written from level `first_write` on."""
 
     parts: tuple[Ends, ...]
     results: tuple[tuple[int, int], ...]
@@ -210,7 +210,7 @@ class _Builder:
 
     @property
     def crossing(self) -> list[Node]:
-        """What it takes from other parts."""
+        """Operands that the part takes from other parts."""
         return [n for n in self.inputs if n not in self.given]
 
     def take_sizes(self) -> None:
@@ -325,7 +325,7 @@ def first_write_behind(parts: Sequence[Part], checked: Sequence[bool]) -> int:
 
 
 def must_wait(wiring: Wiring, number: int) -> bool:
-    """Whether what is behind a part must not be once a check of it has failed."""
+    """True if the parts behind part `number` must not run once a check of it has failed."""
     behind = wiring.parts[number + 1 :]
     before = wiring.parts[:number]
     if any(ends.writes or ends.place == CPU for ends in behind):
@@ -372,8 +372,8 @@ class Placed:
 
 
 def _brought(value: Any, part: int, place: str) -> Any:
-    """What a part takes from another: a number of the host's is Python's. What comes to the host is
-    waited for; a program on a device copies what is not there itself."""
+    """An operand of a part from another, as the part reads it: a number of the host's is Python's.
+    What comes to the host is waited for; a program on a device copies what is not there itself."""
     if type(value) is DeviceArray:
         if place == CPU:
             return on_device.brought(value, device(CPU))

@@ -69,7 +69,7 @@ class Pieces:
 
     @property
     def callbacks(self) -> tuple[str, ...]:
-        """What NumPy computes between the pieces, for people."""
+        """Ops that NumPy computes between the pieces, with their lines, for people."""
         nodes = [n for each in self.definers for n in each if n.op is not BIND]
         return tuple(f"{n.op.name} (at {n.where.place})" for n in nodes)
 
@@ -162,17 +162,17 @@ def _places(graph: Graph, ready: dict[Node, int], last: int) -> dict[Node, int]:
 
 
 def _is_early(place: dict[Node, int], last: int, o: Node) -> bool:
-    """Whether a result is there before the last piece, in memory that is nobody else's."""
+    """True if a result exists before the last piece, in memory that no other value shares."""
     return not o.aval.weak and (_is_host(o) or place.get(o, last) < last)
 
 
 def _is_host(n: Node) -> bool:
-    """Whether it is computed between the pieces."""
+    """True if a node is computed between the pieces."""
     return is_definer(n) or (n.op is ITEM and is_definer(n.parents[0]))
 
 
 def _is_of_sizes(n: Node) -> bool:
-    """Whether it is a check of sizes alone."""
+    """True if a node is a check of sizes alone."""
     return n.op is CHECK and not n.args
 
 
@@ -225,7 +225,7 @@ class _Builder:
         return found
 
     def piece(self, outputs: Sequence[Node], gives: tuple[Node, ...]) -> Piece:
-        """What was built, with the symbols that occur among the inputs."""
+        """The piece that was built, with the symbols that occur in it among the inputs."""
         values = (*self.inputs.values(), *self.nodes)
         used = symbols_in((n.attrs, *(a.shape for a in n.avals)) for n in values)
         given = {n.attrs["symbol"]: n for n in self.whole.inputs if "symbol" in n.attrs}

@@ -211,7 +211,7 @@ class Graph:
         yield from self.nodes
 
     def users(self) -> dict[Node, list[Node]]:
-        """Who reads each node (once per reader); outputs are not readers."""
+        """Readers of each node (once per reader); outputs are not readers."""
         users: dict[Node, list[Node]] = {n: [] for n in self.everything()}
         for n in self.nodes:
             for a in dict.fromkeys(n.parents):
@@ -220,17 +220,17 @@ class Graph:
 
     @property
     def has_symbols(self) -> bool:
-        """Whether sizes are known at run time only."""
+        """True if some sizes are known at run time only."""
         return self.takes_symbols or self.has_data_sizes
 
     @property
     def takes_symbols(self) -> bool:
-        """Whether sizes are among its inputs."""
+        """True if sizes are among the inputs."""
         return any("symbol" in n.attrs for n in self.inputs)
 
     @property
     def has_data_sizes(self) -> bool:
-        """Whether data decide sizes."""
+        """True if data decide sizes."""
         return any(map(defines_size, {n.op for n in self.nodes}))
 
     def with_(self, **changes: Any) -> Graph:
@@ -272,7 +272,7 @@ def _evaluate(graph: Graph, env: dict[Node, Any]) -> Iterator[tuple[Node, Any]]:
 
 
 def defines_size(op: Op) -> bool:
-    """Whether nodes of an op define a symbol of sizes, their attribute `size`."""
+    """True if nodes of an op define a symbol of sizes, their attribute `size`."""
     return op is BIND or op.kind == "dynamic"
 
 
@@ -335,7 +335,7 @@ def evaluate(node: Node, arrays: tuple[Any, ...]) -> Any:
 
 
 def evaluate_on_host(node: Node, arrays: tuple[Any, ...]) -> Any:
-    """The same from arrays of the host, wherever the node's values live."""
+    """The result of `evaluate` from arrays of the host, wherever the node's values live."""
     if node.op is MOVE:
         return arrays[0]
     results = node.op.compute(arrays, node.attrs, node.avals)
@@ -344,7 +344,7 @@ def evaluate_on_host(node: Node, arrays: tuple[Any, ...]) -> Any:
 
 
 def _evaluate_there(node: Node, arrays: tuple[Any, ...]) -> Any:
-    """The same where an operand, or the result, lives on a device."""
+    """The result of `evaluate` where an operand, or the result, lives on a device."""
     op, attrs = node.op, node.attrs
     if op.kind == "view":
         (array,) = arrays
@@ -505,7 +505,7 @@ def reachable(outputs: Iterable[Node]) -> set[Node]:
 
 
 def needed_by(graph: Graph, outputs: Iterable[Node]) -> set[Node]:
-    """As `reachable`, with what defines the symbols that occur in sizes."""
+    """Nodes that `outputs` depend on, with those that define the symbols that occur in sizes."""
     needed = reachable(outputs)
     return with_definers(graph.nodes, needed) if graph.has_data_sizes else needed
 
@@ -528,5 +528,5 @@ def data_sizes(nodes: Iterable[Node]) -> tuple[Node, ...]:
 
 
 def is_number(arg: Arg) -> bool:
-    """Whether an argument is a Python number, known at compile time."""
+    """True if an argument is a Python number, known at compile time."""
     return not isinstance(arg, Node)

@@ -206,7 +206,7 @@ class Scans:
         return made
 
     def _truth(self, check: Node, place: str) -> Node:
-        """Whether a check holds, as an output of a body: where the loop runs."""
+        """Condition of a check as an output of a body, on the device of the loop."""
         holds = self.tracer.outlines.all(check.args)
         if place == "cpu":
             return self._whole(holds)
@@ -375,7 +375,7 @@ def _unread(n: Node) -> Node:
 
 
 def is_light(n: Node) -> bool:
-    """Whether the backward computes a value again, and does not read it: what moves elements, and
+    """True if the backward recomputes a value instead of reading it: what moves elements, and
     arithmetic, but no function of many instructions."""
     return is_cheap(n) and not (n.op.kind == "pointwise" and is_function(n.op))
 
@@ -388,7 +388,7 @@ _FUNCTIONS: Final = frozenset({
 
 @functools.cache
 def is_function(op: Op) -> bool:
-    """Whether the body of a pointwise op calls one of the vocabulary's functions."""
+    """True if the body of a pointwise op calls one of `_FUNCTIONS`."""
     used: set[str] = set()
 
     class Noting:

@@ -127,7 +127,7 @@ def _backward(joint: Graph, saved: Iterable[Node], tangents: Sequence[Node], out
 
 
 def _carried(n: Node, name: str) -> Node:
-    """What a saved value is in the backward. A symbol is one there, whoever defined it."""
+    """The input of the backward for a saved value. A symbol is one there, whoever defined it."""
     if n.op is SIZE and "symbol" in n.attrs:
         return symbol(n.attrs["size"])
     return n if "symbol" in n.attrs else placeholder(name, n.aval)
@@ -159,7 +159,7 @@ def _min_cut(
 
 
 def is_cheap(n: Node) -> bool:
-    """Whether a value may be computed again."""
+    """True if a value may be recomputed."""
     return n.op.recomputed or n.op in (ITEM, AS_NUMBER)
 
 

@@ -43,7 +43,7 @@ class Unlowered(Exception):
 
 
 class Scalars(Protocol):
-    """What the tracer gives."""
+    """Interface of the tracer for numbers."""
 
     conditions: set[Any]  # that are checked
 
@@ -188,17 +188,17 @@ class _Operand:
         return self._as(int) if self.kind is bool else self.arg
 
     def number(self) -> Arg:
-        """As a float, or a complex number."""
+        """The operand as a float, or a complex number."""
         return self._as(float) if self.kind in (bool, int) else self.arg
 
     def exact(self) -> Arg:
-        """As a float that is the same number."""
+        """The operand as a float of the same value; of an int this is checked."""
         if self.kind is int:
             require(self.tracer, "an int that is a float", self.within(EXACT))
         return self.number()
 
     def within(self, limit: float) -> Arg:
-        """Whether the magnitude is below `limit`."""
+        """True if the magnitude is below `limit`; a node, if the operand is one."""
         if not isinstance(self.arg, Node):
             return abs(self.arg) < limit
         return emit(self.tracer, "lt", bool, emit(self.tracer, "abs", float, self.number()), limit)
@@ -257,14 +257,14 @@ def _converted(tracer: Scalars, fn: Function, kind: type, x: _Operand, *rest: _O
 
 
 class Condition(NamedTuple):
-    """What a run must fulfil: in words, and as a value of the graph."""
+    """Precondition of a run: in words, and as a value of the graph."""
 
     what: str
     holds: Arg
 
 
 def preconditions(tracer: Scalars, fn: Function, operands: tuple[Any, ...]) -> Iterator[Condition]:
-    """What is sure to let `fn(*operands)` go well. Raises Unlowered if nothing is known to."""
+    """Sufficient conditions for `fn(*operands)` to succeed. Raises Unlowered if none are known."""
     if fn in TOTAL:
         return
     rule = _RULES.get(fn)
@@ -310,7 +310,7 @@ def _bounds_of(x: Any) -> tuple[float, float] | None:
 
 
 def _is_fraction(tracer: Scalars, x: Any) -> bool:
-    """Whether x is in (0, 1]: its powers are, if the exponent is not negative."""
+    """True if x is known to be in (0, 1]: its powers are, if the exponent is not negative."""
     return bool(tracer.decide(operator.gt, x, 0) and tracer.decide(operator.le, x, 1))
 
 

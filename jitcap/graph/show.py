@@ -98,7 +98,7 @@ def module(graph: Graph) -> str:
 
 
 def header(graph: Graph) -> str:
-    """What the print of a graph imports."""
+    """Import lines of a printed graph."""
     flow = any(map(subgraphs, graph.nodes))
     return HEADER.replace("check, example, numbers, ops", FLOW) if flow else HEADER
 

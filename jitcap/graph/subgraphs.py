@@ -53,7 +53,7 @@ class SubgraphOp(GraphOp):
         raise NotImplementedError
 
     def keyword(self, node: Node) -> str:
-        """How the print calls it, and with what besides the operands: "choice(", "loop(3, "."""
+        """Start of the printed call, with what it takes besides operands: "choice(", "loop(3, "."""
         raise NotImplementedError
 
 
@@ -147,7 +147,7 @@ def everywhere(graph: Graph) -> Iterator[Node]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """What a function recorded: the `checks` made in it, the traced memory from outside that it
+    """Record of a traced function: the `checks` made in it, the traced memory from outside that it
     wrote with the new values, and what a tracer notes besides (`more`)."""
 
     checks: tuple[Node, ...]
@@ -191,8 +191,8 @@ def outline(
 
 
 def _in_order(nodes: Sequence[Node]) -> list[Node]:
-    """As they come, but each behind its parents: a part is numbered when it ends, and what stands
-    around it reads nothing of it, but later."""
+    """Nodes in their order, but each behind its parents: a part is numbered when it ends, and what
+    stands around it reads nothing of it, but later."""
     left = dict.fromkeys(nodes)
     order: list[Node] = []
     for n in nodes:
@@ -279,7 +279,7 @@ class Outlines:
         start: Sequence[Arg],
         avals: Sequence[Aval],
     ) -> Node:
-        """As `loop`: the number of its rounds."""
+        """Number of rounds of a loop, which takes what `loop` takes."""
         count = placeholder("rounds", scalar_aval(0))
         more = self._emit(_ADD, (count, 1), {}, count.aval)
         given = (*carried, count), (*start, 0), (*avals, count.aval)
@@ -300,7 +300,7 @@ class Outlines:
             self.tracer.check_again(c, handle)
 
     def all(self, conditions: Sequence[Arg]) -> Arg:
-        """Whether all conditions hold, as a number for a part."""
+        """Conjunction of the conditions, as a number for a part."""
         rest = [c for c in dict.fromkeys(conditions) if c is not True]
         if not rest or False in rest:
             return not rest

@@ -106,6 +106,6 @@ def sides(size: SymInt) -> tuple[Any, Any]:
 
 
 def holds(relation: str, size: SymInt | int, values: Mapping[str, int]) -> bool:
-    """Whether `size == 0` ("==") or `size >= 0` (">=") where symbols have these values."""
+    """True if `size == 0` ("==") or `size >= 0` (">=") where symbols have these values."""
     value = evaluate(size, values)
     return value == 0 if relation == "==" else value >= 0

@@ -78,7 +78,7 @@ class Inside:
 
 
 def is_within(part: Inside | None, whole: Inside) -> bool:
-    """Whether a part is `whole`, or is in it."""
+    """True if a part is `whole`, or is nested in it."""
     while part is not None and part is not whole:
         part = part.outer
     return part is whole
@@ -181,11 +181,11 @@ class Tracer:
             raise DataDependent(str(why)) from why
 
     def leaf_handle(self, number: SymNumber) -> Any:
-        """The same of one that is no expression."""
+        """The node of a number that is no expression."""
         return number.leaf
 
     def decide(self, fn: Callable[..., Any], *operands: Any) -> bool | None:
-        """Whether a condition on numbers holds; None if the run decides."""
+        """True or False if a condition on numbers is known now; None if the run decides."""
         known = not any(isinstance(x, SymNumber) for x in operands)
         return bool(fn(*operands)) if known else None
 
@@ -214,9 +214,9 @@ class Tracer:
     # functions that become graphs of their own: see `jitcap.graph.subgraphs`
 
     def part(self, fn: Callable[[], Any], *, writes: bool = False) -> tuple[Any, Part]:
-        """What `fn()` gives, and the part of the graph that it recorded, which is taken out. What
-        it made of values from outside the part is forgotten. If not `writes`, it may write no
-        memory from outside."""
+        """The result of `fn()`, and the part of the graph that it recorded, which is taken out.
+        State that it changed is restored from an undo log. If not `writes`, it may write no memory
+        from outside."""
         outer = self.nodes, self.checks, self.conditions, self._log, self.inside
         self.nodes, self.checks, self.conditions = [], [], set(self.conditions)
         self._log, self.inside = [], Inside(self.inside, outer[0])
@@ -252,7 +252,7 @@ class Tracer:
             self._log.append((state, {name: getattr(state, name) for name in names}))
 
     def placeholder(self, name: str, aval: Aval) -> Node:
-        """What stands for a value that a part is given."""
+        """Placeholder for a value that a part is given."""
         return placeholder(name, aval)
 
     def choice(
@@ -276,7 +276,7 @@ class Tracer:
         self.scans.recorded(loop, begins)
 
     def body(self, fn: Callable[[], Any]) -> tuple[Any, Part]:
-        """As `part`, of a function that a loop repeats."""
+        """The result of `part` for a function that a loop repeats."""
         return self.part(fn)
 
     def scan(self, part: Part, *given: Any) -> tuple[Sequence[Node], Any]:
@@ -341,7 +341,7 @@ class Tracer:
         self.functions.append(Recorded(node, given, results))
 
     def distinct(self, traced: Traced) -> Traced:
-        """The same value under a handle of its own."""
+        """An alias of the value: the same storage, under a handle of its own."""
         (handle,) = self.emit(REGISTRY["alias"], (traced.read(),), {}, (traced.aval,))
         return Traced(
             traced.aval, traced.storage, handle, traced.chain, traced.strides, traced.offset
@@ -377,7 +377,7 @@ class Tracer:
         return size
 
     def graph(self, outputs: Sequence[Node]) -> Graph:
-        """What was traced, with these outputs."""
+        """The graph that was traced, with these outputs."""
         return Graph(tuple(self.inputs), tuple(self.nodes), tuple(outputs), self.name)
 
     def constant(self, tensor: Tensor) -> Traced:
@@ -393,7 +393,7 @@ class Tracer:
 
 
 def is_on_device(tracer: Tracer) -> bool:
-    """Whether it met, or made, a tensor that lives on a device."""
+    """True if the tracer met, or made, a tensor that lives on a device."""
     return tracer.made_there or any(n.aval.device != "cpu" for n in tracer.inputs)
 
 
@@ -422,7 +422,7 @@ def user_line() -> Where:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """What `trace` recorded.
+    """Graph that `trace` recorded, and its calling convention.
 
     The graph's inputs are the arguments, then `constants`; its outputs the results, then the new
     values of arguments written in place (`writes`: input index, output index).

@@ -63,7 +63,7 @@ def _check_avals(graph: Graph, n: Node, after: str) -> None:
 
 
 def _check_subgraphs(graph: Graph, n: Node, after: str, known: set[Node]) -> None:
-    """What a node holds are graphs that take and give what it hands them and takes of them."""
+    """Subgraphs of a node must be valid, and take and give the values that it says."""
     if not isinstance(n.op, SubgraphOp):
         return
     for inner, takes, gives in n.op.calls(n):

@@ -1,1 +1,1 @@
-"""Where capture ends early: the program goes on in pieces, each compiled."""
+"""Graph breaks: capture ends early, and the program goes on in segments, each compiled."""

@@ -41,7 +41,7 @@ class Slot(Origin):
 
 
 def point_of(frame: Frame) -> tuple[Any, ...]:
-    """What versions of a segment have in common: the place, and which slots are filled."""
+    """Key that versions of a segment share: the program counter, and which slots are filled."""
     holes = tuple(i for i, v in enumerate(frame.stack) if v is NULL)
     cells = tuple(n for n, v in frame.fast.items() if type(v) is CellType)
     return frame.pc, tuple(frame.fast), cells, len(frame.stack), holes, len(frame.handled)

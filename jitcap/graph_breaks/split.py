@@ -275,7 +275,7 @@ class Splitter:
     def _symbolic(
         self, frame: Frame, limit: int | None, varying: frozenset[str]
     ) -> tuple[Call, Captured] | None:
-        """The same part for all sizes, where that can be captured and compiled."""
+        """A version of the same part for all sizes, where that can be captured and compiled."""
         try:
             captured = capture_segment(frame, limit, varying, frozenset(self._unsafe))[0]
             require_fit(captured, varying, live(frame), {})
@@ -285,7 +285,7 @@ class Splitter:
         return None
 
     def _capture(self, frame: Frame, varying: frozenset[str]) -> Captured | None:
-        """As far as it goes: to the return, or to the first instruction that cannot be captured."""
+        """Capture to the return, or to the first instruction that cannot be captured."""
         unsafe, self._raises = frozenset(self._unsafe), False
         try:
             return capture_segment(frame, None, varying, unsafe)[0]
@@ -329,7 +329,7 @@ class Splitter:
 
 
 def _full(point: Point, frame: Frame) -> Record:
-    """That there are as many versions of a part as are kept."""
+    """Record that a part has as many versions as are kept."""
     why = why_not(point.versions[0][1], live(frame), {})
     what = f"{VERSIONS} versions of the part that begins here are kept, and calls that fit none"
     rarely = "the oldest makes room, more and more rarely"
@@ -390,7 +390,7 @@ def _never(*_: Any) -> Any:
 
 
 def _place(frame: Frame) -> Place:
-    """Where a frame stands."""
+    """Position of a frame in the source."""
     code, (line, end_line, column, end_column) = frame.code, frame.instruction.columns
     return Place(code.co_filename, line, end_line, column, end_column, code.co_qualname)
 
@@ -411,7 +411,7 @@ def _step(vm: Interpreter, frame: Frame) -> Any:
 
 @lru_cache(maxsize=4096)
 def _readable(code: CodeType) -> bool:
-    """Whether every instruction can be executed one by one."""
+    """True if every instruction can be executed one by one."""
     if code.co_flags & (CO_GENERATOR | CO_ASYNC):
         return False
     return all(ins.op in OPCODES for ins in decode(code).instructions)
@@ -434,7 +434,7 @@ _AROUND: Final = frozenset(
 
 
 def splittable(fn: FunctionType) -> bool:
-    """Whether a function's instructions are worth reading: the user's, or a module's `__call__`."""
+    """True if a function's instructions are worth reading: the user's, or a module's `__call__`."""
     if fn in READ_TOO or (fn.__code__ in _AROUND and not is_native(fn)):
         return True
     if hasattr(fn, NO_CAPTURE) or not _readable(fn.__code__):

@@ -1,1 +1,1 @@
-"""What must hold for a compiled version to run: tests of values, tensors, classes and sizes."""
+"""Guards, the conditions of a compiled version: tests of values, tensors, classes and sizes."""

@@ -81,7 +81,7 @@ def _look_into(cls: type) -> None:
 
 @functools.cache
 def tags_are_known() -> bool:
-    """Whether the interpreter is one that keeps its tags where `_tag_of` looks for them."""
+    """True if the interpreter keeps its type tags where `_tag_of` looks for them."""
     if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info < (3, 14):
         return False
     if not getattr(sys, "_is_gil_enabled", lambda: True)():

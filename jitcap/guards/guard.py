@@ -45,12 +45,12 @@ class Guard:
 
     @property
     def is_short(self) -> bool:
-        """Whether its test is so short that many are one condition: a model has thousands."""
+        """True if its test is so short that many are one condition: a model has thousands."""
         return False
 
     @property
     def in_rows(self) -> bool:
-        """Whether it is tested in a loop."""
+        """True if it is tested in a loop."""
         return False
 
     @property
@@ -60,11 +60,11 @@ class Guard:
 
     @property
     def together(self) -> Callable[[list[Guard], Names, str], None] | None:
-        """What renders all guards of this kind at once, before the others."""
+        """Renderer of all guards of this kind at once, before the others; None if there is none."""
         return None
 
     def places(self) -> tuple[Origin, ...]:
-        """What is read to test it."""
+        """Origins that are read to test it."""
         return (self.origin,)
 
     def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
@@ -90,7 +90,7 @@ class Guard:
 
 @functools.cache
 def _of_kind(cls: type[Guard]) -> Callable[[Guard], tuple[Any, ...]]:
-    """What a guard of this kind has besides its place and line."""
+    """Getter of the fields that a guard of this kind has besides its origin and line."""
     names = [f.name for f in fields(cls) if f.name not in ("origin", "where")]
     if len(names) < 2:
         return lambda guard: tuple(getattr(guard, name) for name in names)
@@ -139,7 +139,8 @@ class Names:
         return name
 
     def _bind_around(self, value: Any, name: str) -> None:
-        """What hangs on an object that was found, and has no name of its own either."""
+        """Bind local base classes, the metaclass and wrapped functions of an object that was
+        found."""
         if isinstance(value, type):
             for i, base in enumerate(value.__mro__[1:], 1):
                 if "<locals>" in base.__qualname__:

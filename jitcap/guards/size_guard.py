@@ -20,8 +20,8 @@ _VARIABLE: Final = re.compile(r"\bv\d+\b", re.ASCII)
 
 
 class LastSizes:
-    """What the block of an entry was last run for, and what it computed: one pair, which is
-    replaced as a whole, since other threads read it."""
+    """Memo of a size block: its last key, and what it computed: one pair, which is replaced as a
+    whole, since other threads read it."""
 
     __slots__ = ("last",)
 
@@ -55,15 +55,15 @@ class SizeBlock:
         self.key += map(variable, self.ints)
 
     def decides(self, places: Iterable[Origin]) -> bool:
-        """Whether what is at these places follows from the sizes."""
+        """True if the values at these origins follow from the sizes."""
         return all(self._look(origin)[0] for origin in places)
 
     def precedes(self, places: Iterable[Origin]) -> bool:
-        """Whether it must come before one of these places is read."""
+        """True if the block must come before one of these origins is read."""
         return any(self._look(origin)[1] for origin in places)
 
     def computes(self, origin: Origin) -> bool:
-        """Whether what is at a place is computed in it."""
+        """True if the value at an origin is computed in the block."""
         return self._look(origin) == (True, True)
 
     def _look(self, origin: Origin) -> tuple[bool, bool]:

@@ -65,7 +65,7 @@ class Seen:
         return True
 
     def differ(self, tensors: tuple[Tensor, ...]) -> bool:
-        """Whether no two of `tensors` are one object, remembered until an array changes. (Two that
+        """True if no two of `tensors` are one object, remembered until an array changes. (Two that
         have one array could become one unseen.)"""
         self.ids = set(map(id, tensors))
         apart = len(self.ids) == len(tensors)
@@ -73,7 +73,7 @@ class Seen:
         return apart
 
     def apart(self, written: tuple[Tensor, ...], read: tuple[Tensor, ...]) -> bool:
-        """Whether the memory of each `written` tensor is its own, remembered until an array
+        """True if no `written` tensor shares memory with another, remembered until an array
         changes."""
         others = {memory_of(t) for t in read}
         self.written = {memory_of(t) for t in written}
@@ -82,7 +82,7 @@ class Seen:
         return self.distinct
 
     def may_write(self, tensors: tuple[Tensor, ...]) -> bool:
-        """Whether the memory of these can be written, remembered until an array changes."""
+        """True if the memory of all `tensors` may be written, remembered until an array changes."""
         self.writable = all(is_writable(t._array) for t in tensors)
         return self.writable
 
@@ -97,14 +97,14 @@ def memory_of(tensor: Tensor) -> int:
 
 
 def is_contiguous(array: Any) -> bool:
-    """Whether the elements lie in row-major order without gaps."""
+    """True if the elements lie in row-major order without gaps."""
     if type(array) is DeviceArray:
         return array.is_contiguous()
     return bool(array.flags.c_contiguous)
 
 
 def is_writable(array: Any) -> bool:
-    """Whether the memory of an array may be written."""
+    """True if the memory of an array may be written."""
     return type(array) is DeviceArray or bool(array.flags.writeable)
 
 
@@ -143,7 +143,7 @@ def laid_out(
 
 
 def is_argument(origin: Origin) -> bool:
-    """Whether a tensor comes with the call, another one each time: not as part of an object."""
+    """True if a tensor comes with the call, another one each time: not as part of an object."""
     place: Origin | None = origin
     while place is not None:
         if isinstance(place, _PARTS_OF_OBJECTS):
@@ -214,7 +214,7 @@ class TensorLike(Guard):
 
     @property
     def has_symbols(self) -> bool:
-        """Whether one of its sizes or strides is a symbol."""
+        """True if one of its sizes or strides is a symbol."""
         return None in self.shape or None in (self.strides or ())
 
     @property
@@ -235,7 +235,7 @@ class TensorLike(Guard):
 
     @property
     def _asks(self) -> bool:
-        """Whether the program behaves in another way with an inference tensor."""
+        """True if the program depends on whether this is an inference tensor."""
         return self.kind is not None and self.kind.asked
 
     def _kind_test(self, names: Names, v: str) -> str:
@@ -248,7 +248,7 @@ class TensorLike(Guard):
 
     @property
     def unit(self) -> int:
-        """What strides count, in bytes."""
+        """Unit of strides, in bytes."""
         return 1 if self.device == "cpu" else int(self.dtype.itemsize)
 
     def _own_strides(self) -> tuple[Any, ...]:

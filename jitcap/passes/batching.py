@@ -20,7 +20,7 @@ class Unbatched(Exception):
 
 
 def can_batch(n: Node) -> bool:
-    """Whether there is a rule."""
+    """True if the node has a rule, and one result, which is not weak."""
     known = n.op.name in RULES or n.op.kind in KINDS
     return known and len(n.avals) == 1 and not n.aval.weak
 

@@ -75,7 +75,7 @@ def _cast(s: Maker, n: Node) -> Arg | None:
 
 
 def _holds(wide: DType, narrow: DType) -> bool:
-    """Whether every value of `narrow` is one of `wide`."""
+    """True if every value of `narrow` is one of `wide`."""
     if {wide, narrow} & {dt.bfloat16}:
         return narrow is dt.bfloat16 and wide in (dt.bfloat16, dt.float32, dt.float64)
     return bool(np.can_cast(narrow.np, wide.np, "safe"))

@@ -132,8 +132,7 @@ def _disjoint(terms: list[Arg]) -> tuple[list[Part], list[Arg]] | None:
 
 
 def _in_order(parts: list[Part]) -> list[Part] | None:
-    """As they follow each other; None if some overlap, or if that depends on sizes: a pass makes
-    no guard."""
+    """Parts by their start; None if some overlap, or sizes decide that: a pass makes no guard."""
     if all(type(p.start) is type(p.stop) is type(p.size) is int for p in parts):
         ordered = sorted(parts, key=lambda p: p.start)
         overlap = any(a.stop > b.start for a, b in itertools.pairwise(ordered))
@@ -150,7 +149,7 @@ def _in_order(parts: list[Part]) -> list[Part] | None:
 
 
 def _part(a: Arg) -> Part | None:
-    """What `a` is a part of zeros as, if it is one."""
+    """The part that `a` writes into zeros, if it does that."""
     part = _written(a)
     return part if part is not None and constant(part.base) == 0 else None
 

@@ -60,7 +60,7 @@ Repeat = tuple[int, int, int]  # first node, nodes of a copy, length
 
 
 def find(nodes: Sequence[Node]) -> list[Repeat]:
-    """What repeats, in order and disjoint; of what overlaps, that which saves most."""
+    """Repeats in order and disjoint; of those that overlap, the one that saves most."""
     tokens = _tokens(nodes)
     found: list[Repeat] = []
     while best := max(_repeats(tokens), key=_saved, default=None):
@@ -170,18 +170,18 @@ class Stretch:
         return self.start + len(self.rows) * len(self.rows[0])
 
     def columns(self) -> dict[Column, None]:
-        """What copies read of others, and from outside."""
+        """Columns that the copies read from each other, and from outside."""
         return dict.fromkeys(x for args in self.args for x in args if type(x) is tuple)
 
     def is_uniform(self) -> bool:
-        """Whether the copies read values of the same kind."""
+        """True if each column that the copies read has one aval."""
         return all(
             all(map(_is_value, column)) and len({aval_of(x) for x in column}) == 1
             for column in self.columns()
         )
 
     def pays(self) -> bool:
-        """Whether no fusion is lost, and no product of all copies at once."""
+        """True if no fusion is lost, and no product of all copies at once."""
         heavy = [k for k, row in enumerate(self.rows) if row[0].op.kind in HEAVY]
         if not heavy:
             own = {n for row in self.rows for n in row}
@@ -189,7 +189,7 @@ class Stretch:
         return not any(self._is_shared(x) for k in heavy for x in self.args[k])
 
     def checks_early(self) -> bool:
-        """Whether what is checked can be computed twice: before anything is written, too."""
+        """True if what is checked can be computed twice: before anything is written, too."""
         stack: list[int | Column] = [x for k in self.checks() for x in self.args[k]]
         seen: set[int | Column] = set()
         while stack:
@@ -206,7 +206,7 @@ class Stretch:
         return [k for k, row in enumerate(self.rows) if row[0].op is CHECK]
 
     def _is_shared(self, x: int | Column) -> bool:
-        """Whether all copies read the same tensor, or what is computed of it alone."""
+        """True if all copies read the same tensor, or what is computed of it alone."""
         while type(x) is int and is_light(self.rows[x][0]) and len(self.args[x]) == 1:
             (x,) = self.args[x]
         return type(x) is tuple and len({*x}) == 1 and isinstance(x[0], Node)
@@ -277,7 +277,7 @@ class Stretch:
         return made, nodes
 
     def compute(self, made: dict[int | Column, Arg], copy: int) -> list[Node]:
-        """What a copy computes again."""
+        """New nodes for the values that a copy recomputes; they are added to `made`."""
         nodes = []
         for column, args in self.again.items():
             made[column] = new = _copied(column[copy], args, made, copy)
@@ -299,7 +299,7 @@ Wiring = tuple[tuple[int | None, ...], ...]  # the number of the node in the cop
 
 
 def _wired(nodes: Sequence[Node]) -> Wiring:
-    """How the nodes of a copy read each other."""
+    """Index of the node that computes each argument of each node; None from outside the copy."""
     at: dict[Arg, int] = {n: k for k, n in enumerate(nodes)}
     return tuple([tuple([at.get(a) if type(a) is Node else None for a in n.args]) for n in nodes])
 
@@ -311,7 +311,7 @@ def _copied(n: Any, args: Iterable[Any], made: dict[Any, Arg], copy: int) -> Nod
 
 
 def _is_literal(column: Column) -> bool:
-    """Whether it is the same number in each copy, known now."""
+    """True if a column is the same number in each copy, known now."""
     first = column[0]
     return not isinstance(first, Node) and all(
         type(x) is type(first) and repr(x) == repr(first) for x in column
@@ -323,7 +323,8 @@ def _is_value(x: Arg) -> bool:
 
 
 def _are_alike(column: Column) -> bool:
-    """Whether they are equal operations, on values of equal kinds: `x + y` may broadcast in one."""
+    """True if these are equal operations, on equal kinds of values: `x + y` may broadcast in
+    one."""
     nodes = [x for x in column if isinstance(x, Node)]
     kinds = ((_kind(x), [a.avals if isinstance(a, Node) else None for a in x.args]) for x in nodes)
     first = next(kinds, None)
@@ -366,13 +367,13 @@ def _cut(
 
 
 def _is_again(n: Node, in_memory: Callable[[Node], bool], elements: Container[Node]) -> bool:
-    """Whether a value may be computed again."""
+    """True if a value may be recomputed in each copy."""
     return n.op is not ITEM and not in_memory(n) and (n in elements or is_light(n))
 
 
 def _elements(graph: Graph) -> set[Node]:
-    """What `codegen.fuse.row_blocks` computes again rather than holds: the scores of attention, and
-    what is made of them."""
+    """Values that `codegen.fuse.row_blocks` recomputes rather than stores: the scores of attention,
+    and what is made of them."""
     found: set[Node] = set()
     for n in graph.nodes:
         if n.op.name == "dot":
@@ -388,8 +389,8 @@ def _elements(graph: Graph) -> set[Node]:
 
 
 def _stored(graph: Graph) -> set[Node]:
-    """What fusion keeps in memory in any case: outputs, results of products and the like, and what
-    these read, up to where it is moved."""
+    """Values that fusion stores in memory in any case: outputs, results of products and the like,
+    and what these read, up to where it is moved."""
     found = {*graph.inputs, *graph.outputs}
     readers: dict[Node, list[Node]] = {}
     for n in graph.nodes:
@@ -410,7 +411,7 @@ _MOVES: Final = frozenset({"reshape", "permute", "unsqueeze", "squeeze", "alias"
 
 
 def _in_memory(operand: Node) -> Node:
-    """What a value is a view of, or itself: what must be in memory to read it there."""
+    """The node whose memory `operand` is a strided view of, or itself."""
     chain = [operand]
     while chain[-1].op.name in _MOVES:
         chain.append(chain[-1].parents[0])
@@ -513,7 +514,7 @@ class _Outline:
             )
 
     def _calls(self, place: list[Node], body: Body, copy: int, where: Where) -> tuple[Node, ...]:
-        """What the body gives for a copy."""
+        """Results of a call of the body for a copy; the nodes are appended to `place`."""
         graph, columns = body
         args = tuple(self._of(column, copy) for column in columns)
         avals = tuple(o.aval for o in graph.outputs)

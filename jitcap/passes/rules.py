@@ -12,7 +12,7 @@ from jitcap.graph.graph import Arg, Node, Number
 
 
 class Maker(Protocol):
-    """What a rule may do: build simplified nodes."""
+    """Builder of simplified nodes, which rules are given."""
 
     def make(self, op: Op | str, *args: Arg, like: Node, **attrs: Any) -> Arg:
         """A simplified node for `op(*args, **attrs)`."""
@@ -22,7 +22,7 @@ Rule = Callable[[Maker, Node], "Arg | None"]
 
 
 def is_op(a: Arg, name: str) -> bool:
-    """Whether `a` is a node of the op `name`."""
+    """True if `a` is a node of the op `name`."""
     return isinstance(a, Node) and a.op.name == name
 
 
@@ -43,7 +43,7 @@ def as_stored(value: Number, n: Node) -> Number:
 
 
 def is_value(a: Arg, value: float) -> bool:
-    """Whether every element of `a` is `value`; the sign of a zero counts."""
+    """True if every element of `a` is known to be `value`; the sign of a zero counts."""
     c = constant(a)
     if c is None or isinstance(c, complex) or c != value:
         return False

@@ -334,7 +334,7 @@ def _constant_steps(r: Rewriter, n: Node, body: Body) -> None:
 
 
 def _repeats(x: Node) -> bool:
-    """Whether all its steps are the same."""
+    """True if all steps of `x` are the same."""
     if x.op.name == "full":
         return True
     if x.op.name != "expand":
@@ -344,7 +344,7 @@ def _repeats(x: Node) -> bool:
 
 
 def _take_out(r: Rewriter, n: Node, body: Body) -> None:
-    """What depends on nothing that a step changes is computed before the loop."""
+    """Hoist loop-invariant values out of the body."""
     outside: dict[Node, Arg] = dict(body.constants)
     ends = set(body.graph.outputs)
     moved: dict[Node, Arg] = {}
@@ -412,7 +412,7 @@ class _Splitter:
         ]
 
     def can_leave(self, n: Node) -> bool:
-        """Whether it, and all that it is made of, can be done for all steps at once."""
+        """True if a node, and all that it is made of, can be computed for all steps at once."""
         every = reach([n], lambda each: () if each in self.outside else each.parents)
         return all(m in self.outside or not m.parents or can_batch(m) for m in every)
 
@@ -498,7 +498,7 @@ class _Splitter:
         return results
 
     def boundary(self, leaving: set[Node]) -> list[Node]:
-        """What stays and is read by what leaves: beneath views, which are done again."""
+        """Values that stay and that `leaving` reads: beneath views, which are done again."""
         found: dict[Node, None] = {}
         stack = [p for m in leaving for p in m.parents if p not in leaving]
         while stack:
@@ -527,7 +527,7 @@ def _base(n: Node) -> Node:
 
 
 def accumulate(graph: Graph) -> Graph:
-    """What is stacked only to be summed over the steps is added up in the loop."""
+    """Add up in the loop what is stacked only to be summed over the steps."""
     if not has_scans(graph):
         return graph
     users = graph.users()

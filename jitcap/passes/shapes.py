@@ -163,7 +163,7 @@ Row = tuple[Node, int, int, int]  # a tensor, a dimension of it, a part's size t
 
 
 def _row(a: Arg, dim: int) -> Row | None:
-    """What an operand of `cat` along `dim` is one element, or a part, of."""
+    """Row of a tensor that an operand of `cat` along `dim` is: one element, or a slice; or None."""
     x = _source(a) if isinstance(a, Node) and a.op.name in ("unsqueeze", "reshape") else a
     if not isinstance(x, Node) or x.op.name not in ("select", "slice"):
         return None
@@ -263,7 +263,7 @@ def _sum_of_expand(s: Maker, n: Node) -> Arg | None:
 
 
 def _repeats(x: Node, dim: int) -> bool:
-    """Whether `expand` repeats one element along `dim`."""
+    """True if `expand` repeats one element along `dim`."""
     (source,) = x.parents
     at = dim - (x.aval.ndim - source.aval.ndim)
     return at < 0 or is_one(source.aval.shape[at])

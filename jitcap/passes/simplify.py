@@ -67,7 +67,7 @@ class Simplifier(Rewriter):
 
 
 def _same_kind(n: Node, new: Arg) -> bool:
-    """Whether `new` may stand for `n`: same shape, dtype and weakness."""
+    """True if `new` may replace `n`: same shape, dtype and weakness."""
     a = n.aval
     if is_number(new):
         return a.weak

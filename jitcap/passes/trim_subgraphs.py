@@ -89,7 +89,7 @@ def _trim_loop(r: Rewriter, n: Node, read: Sequence[int]) -> Results:
 
 
 def _live(body: Graph, read: Sequence[int]) -> list[int]:
-    """What is carried for the outputs that are read, or for the decision to go on; something."""
+    """Indices of the carries that the outputs `read`, or the condition, depend on; at least one."""
     count = len(body.outputs) - 1
     live = set(read) or {0}
     while True:
@@ -121,7 +121,7 @@ def _append(
 
 
 def _equal(attrs: dict[str, object], n: Node) -> bool:
-    """Whether the graphs are those of the node, with all their inputs in the same order."""
+    """True if the graphs are those of the node, with all their inputs in the same order."""
     graphs = attrs["graphs"]
     assert isinstance(graphs, tuple)
     return all(

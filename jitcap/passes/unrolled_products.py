@@ -118,7 +118,7 @@ def _pairs(
 
 
 def _worth(pairs: list[Pair]) -> bool:
-    """Whether copying the operands together moves less than adding the products one by one."""
+    """True if copying the operands together moves less than adding the products one by one."""
     if len(pairs) < 2:
         return False
     rows, columns = pairs[0][0].aval.shape[0], pairs[0][1].aval.shape[1]
@@ -156,7 +156,7 @@ def _order(steps: Sequence[Node]) -> list[int]:
 
 
 def _steps_of_one(steps: Sequence[Node]) -> bool:
-    """Whether these are all the steps of one tensor, each once."""
+    """True if these are all the steps of one tensor, each once."""
     if any(s.op.name != "select" or len(s.parents) != 1 for s in steps):
         return False
     (source,), dim = steps[0].parents, steps[0].attrs["dim"]

@@ -27,7 +27,7 @@ class Write(NamedTuple):
 
 
 def write_of(a: Arg) -> Write | None:
-    """What a node writes, if it is known where."""
+    """The write that a node does, if its positions are known."""
     if not isinstance(a, Node) or a.op.name not in ("select_scatter", "slice_scatter"):
         return None
     base, part = a.args
@@ -40,7 +40,7 @@ def write_of(a: Arg) -> Write | None:
 
 
 def places_of(n: Node) -> range | None:
-    """What a slice is of, if that is known."""
+    """Positions of a slice along its dimension, if they are known."""
     bounds = [n.attrs[k] for k in ("start", "stop", "step")]
     return range(*bounds) if all(type(x) is int for x in bounds) else None
 
@@ -69,7 +69,8 @@ def _select(s: Maker, n: Node) -> Arg | None:
 
 
 def _slice(s: Maker, n: Node) -> Arg | None:
-    """The same of several in a row: all of one write, or of none."""
+    """Slice of the part of one write that covers it, or of the base of writes that are apart from
+    it."""
     dim, places, source = n.attrs["dim"], places_of(n), n.args[0]
     if not places:
         return None
@@ -88,7 +89,7 @@ def _slice(s: Maker, n: Node) -> Arg | None:
 
 
 def _overwrite(s: Maker, n: Node) -> Arg | None:
-    """What is overwritten at once was not written."""
+    """Drop a write that the next one covers."""
     new = write_of(n)
     old = None if new is None else write_of(new.base)
     if new is None or old is None or old.dim != new.dim or not _covers(new.places, old.places):
@@ -97,7 +98,7 @@ def _overwrite(s: Maker, n: Node) -> Arg | None:
 
 
 def _covers(whole: range, part: range) -> bool:
-    """Whether all of `part`, which is not empty, is in `whole`."""
+    """True if `part` is not empty, and all of it is in `whole`."""
     inside = bool(part) and part[0] in whole and part[-1] in whole
     return inside and (whole.step == 1 or part.step % whole.step == 0 or len(part) == 1)
 

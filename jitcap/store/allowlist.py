@@ -63,15 +63,15 @@ def library_place(value: Any) -> tuple[str, str]:
 
 
 def text_of_home(value: Any) -> str:
-    """Where the text of a library's part stands: the name that finds it may hold another function
-    by then, which says that it is the same one (`functools.wraps`)."""
+    """Position of a library function's source, as text: the name that finds it may hold another
+    function by then, which says that it is the same one (`functools.wraps`)."""
     parts = (value.fget, value.fset, value.fdel) if isinstance(value, property) else (value,)
     codes = [(p.__code__, p.__globals__) for p in parts if isinstance(p, FunctionType)]
     return " ".join(f"{space['__name__']}:{c.co_qualname}:{c.co_firstlineno}" for c, space in codes)
 
 
 def is_library_name(value: Any) -> bool:
-    """Whether a name finds this part of a library."""
+    """True if a name finds this function, class or descriptor of a library."""
     home = value.fget if isinstance(value, property) else value
     plain = isinstance(home, FunctionType | type)
     if not isinstance(home, NAMED) or (plain and not is_library_module(home.__module__ or "")):
@@ -90,12 +90,13 @@ def module_of(value: dict[Any, Any]) -> str:
 
 
 def may_name(module: str) -> bool:
-    """Whether a module of this name can be looked at: the program's, or one of the libraries'."""
+    """True if a module of this name may be looked at: the program's, or one of the libraries'."""
     return module.partition(".")[0] in _LIBRARIES or not is_library_module(module)
 
 
 def is_open(module: str, name: str, value: Any) -> bool:
-    """Whether what a library holds under a name can be kept by it, and is a part of it."""
+    """True if `value`, which `module` holds under `name`, is a library's and may be stored by
+    name."""
     home = value.__module__ if isinstance(value, FunctionType | type) else module
     tops = {module.partition(".")[0], str(home).partition(".")[0]}
     builtin = {home, module} == {"builtins"} and name in _UNNAMED
@@ -171,7 +172,7 @@ _called = functools.cache(lambda: _members(_CALLED))
 
 
 def may_ask(value: Any) -> bool:
-    """Whether a guard that is read may call this: a helper of ours, or a builtin that looks at a
+    """True if a guard that is read may call this: a helper of ours, or a builtin that looks at a
     number, a text, a container."""
     if type(value) in (types.MethodDescriptorType, types.WrapperDescriptorType):
         return value.__objclass__ in _CALLED_TYPES and value.__name__ in _ASKED_METHODS
@@ -179,7 +180,7 @@ def may_ask(value: Any) -> bool:
 
 
 def may_call(value: Any) -> bool:
-    """Whether an entry that is read may call this: also what makes or changes a container, a text,
+    """True if an entry that is read may call this: also what makes or changes a container, a text,
     an exception, and what the host does."""
     kind = type(value)
     if may_ask(value) or id(value) in _called():

@@ -201,8 +201,7 @@ def _write_seen(writer: Writer, value: Seen) -> tuple[Any, ...]:
 
 
 def _write_graph(writer: Writer, graph: Graph) -> tuple[Any, ...]:
-    """What a graph computes, without nesting: as rows, with arguments by number (a deep one would
-    not fit the stack)."""
+    """A graph as rows, with arguments by number: nested, a deep one would not fit the stack."""
     nodes = [*graph.everything()]  # all of them: checks have no readers, and a tape has positions
     number = {n: i for i, n in enumerate(nodes)}
     rows = [
@@ -269,7 +268,7 @@ _WRITE: Final[dict[type, Callable[[Writer, Any], tuple[Any, ...]]]] = {
 
 
 def has_copies(value: Any) -> bool:
-    """Whether reading makes another object of `value`, equal to it."""
+    """True if reading makes another object of `value`, equal to it."""
     if type(value) is dict:
         return id(value) not in _OWN_NAMES and not module_of(value)
     return type(value) in (list, tuple, set, bytearray, collections.deque, np.ndarray, slice)
@@ -291,7 +290,7 @@ _FAULTS: Final = (
 
 
 class Reader:
-    """What a `Writer` wrote. `known`: the objects that it was told of, by name."""
+    """Decoder of what a `Writer` wrote. `known`: the objects that it was told of, by name."""
 
     def __init__(self, known: Mapping[str, Any]) -> None:
         self.known = known
@@ -380,7 +379,7 @@ def _hints(cls: type) -> tuple[Any, ...]:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotation's type."""
+    """True if a value is of an annotation's type."""
     if hint is Any:
         return True
     whole, parts = typing.get_origin(hint), typing.get_args(hint)

@@ -64,7 +64,7 @@ BUILTINS: Final = {
 
 
 class Operation(NamedTuple):
-    """How a term is spelled, and what it gives in a guard (None: it is for bodies alone)."""
+    """Spelling of a term, and its evaluation in a guard (None: it is for bodies alone)."""
 
     spell: Callable[..., str]
     ask: Callable[..., Any] | None = None
@@ -255,7 +255,7 @@ class Source:
         return self._name(fn)
 
     def changed(self, base: Term) -> str:
-        """What a method of containers is called of: not the program's own class."""
+        """Source of the container whose method is called: not of the program's own class."""
         root = base
         while type(root) is list and root[0] in ("attribute", "item"):
             root = root[1]
@@ -282,7 +282,7 @@ _STATEMENTS: Final[dict[str, Callable[..., str]]] = {
 
 
 def is_attribute(name: Any) -> bool:
-    """Whether a version may read an attribute of this name."""
+    """True if a version may read an attribute of this name."""
     return type(name) is str and (name[:2] != "__" or name in _DUNDER) and name.isidentifier()
 
 

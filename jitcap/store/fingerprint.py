@@ -157,7 +157,7 @@ def _members(members: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def library_name(value: Any) -> tuple[str, str]:
-    """As `global_name`. Raises Unkept if there is none."""
+    """(module, name) of `value`, by `global_name`. Raises Unkept if there is none."""
     found = global_name(value)
     if found is None:
         raise Unkept(f"{getattr(value, '__qualname__', f'a {type(value)}')}, which no module holds")
@@ -178,7 +178,7 @@ def global_name(value: Any) -> tuple[str, str] | None:
 
 
 def look_up(module: str, name: str) -> Any:
-    """What a module holds under a dotted name, or None."""
+    """The object that a module holds under a dotted name, or None."""
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)

@@ -209,7 +209,7 @@ def _row(node: Any) -> Row:
 
 
 def _unless(test: Any) -> Term:
-    """What holds if a test fails."""
+    """Negation of a test."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _term(test.operand)
     return ["Not", _term(test)]

@@ -49,7 +49,7 @@ class Foreign(LookupError):
 
 
 def _member(cls: type, name: str) -> Any:
-    """What a class, or a base of it, holds under a name."""
+    """Member of a class, or of a base of it, under a name; `_ABSENT` if there is none."""
     for base in MRO.__get__(cls):
         found = MEMBERS.__get__(base).get(name, _ABSENT)
         if found is not _ABSENT:
@@ -103,7 +103,7 @@ def attribute(value: Any, name: str) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _is_ours(cls: Any) -> bool:
-    """Whether a class is a library's."""
+    """True if a class is a library's."""
     return is_library_module(_home(cls))
 
 
@@ -114,7 +114,7 @@ def _home(cls: type) -> str:
 
 
 def _is_descriptor(member: Any) -> bool:
-    """Whether a class gives something else than the member itself."""
+    """True if reading a member of a class may give something else than the member itself."""
     kind = type(member)
     return kind not in _ITSELF and _member(kind, "__get__") is not _ABSENT
 

@@ -73,7 +73,7 @@ class Keys(NamedTuple):
 def keys_of(
     fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options, varying: set[str]
 ) -> Keys | None:
-    """Where versions for calls like this one are kept. None if nothing tells the function, or while
+    """Keys of the versions for calls like this one. None if nothing tells the function, or while
     somebody reads the stages of compiles or checks them."""
     looking = config.check or config.dump or config.debug >= 3
     if looking or options.verify or options.check_nans:
@@ -99,14 +99,14 @@ def _call(args: tuple[Any, ...], kwargs: dict[str, Any], look: Callable[[Any], A
 
 
 def _look(value: Any) -> Any:
-    """What calls that share a version have in common in an argument, as far as one sees at once."""
+    """Key of an argument for its sizes: of a tensor shape, dtype, requires_grad and marks."""
     if issubclass(type(value), Tensor):  # no __class__ of the program's is asked
         return tuple(value._array.shape), *_glance(value)[1:], marks_of(value)
     return type(value).__qualname__
 
 
 def _glance(value: Any) -> Any:
-    """The same, for versions for any size."""
+    """Key of an argument for any size: of a tensor rank, dtype and requires_grad."""
     if issubclass(type(value), Tensor):
         return value._array.ndim, str(value._array.dtype), value._requires_grad
     return type(value).__qualname__
@@ -116,9 +116,9 @@ def _glance(value: Any) -> Any:
 
 
 class Files(NamedTuple):
-    """What is to be kept of a version: `start`, which a call needs (but for the name of the
-    executable), and `rest`, which is read when somebody asks. Both are empty for a version that no
-    other process can use."""
+    """Stored data of a version: `start`, which a call needs (but for the name of the executable),
+    and `rest`, which is read when somebody asks. Both are empty for a version that no other process
+    can use."""
 
     start: dict[str, Any]
     rest: bytes
@@ -126,8 +126,8 @@ class Files(NamedTuple):
 
 
 def prepare(fn: Any, varying: frozenset[str], captured: Captured, has_graph: bool) -> Files:
-    """What is to be kept of a version that is being compiled, or was just compiled. Raises nothing
-    for what cannot be kept."""
+    """Data to store of a version that is being compiled, or was just compiled. Raises nothing for
+    what cannot be kept."""
     try:
         return _files(captured, fn, varying, has_graph or captured.joint is not None)
     except Unkept as reason:
@@ -247,7 +247,7 @@ def _device(name: Any) -> device | None:
 
 
 def _has_name(value: Any) -> bool:
-    """Whether another process need not look for a library's function or class at a place."""
+    """True if another process need not look for a library's function or class at a place."""
     with suppress(Unkept):
         return is_library_name(value)
     return False

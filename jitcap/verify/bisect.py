@@ -69,7 +69,7 @@ class Blame:
     # ---- a version that was not meant for this call
 
     def _stale(self) -> tuple[str, str] | None:
-        """What a capture of this very call has that the version has not."""
+        """First difference between the version and a new capture of this very call."""
         fresh = self.case.fresh
         if fresh is None:
             return None
@@ -112,7 +112,7 @@ class Blame:
         return self._wrong_pass(index, got, want) or self._wrong_kernel(index, node)
 
     def _output(self) -> int | None:
-        """Which output of the graph the array or number is, or lies in."""
+        """Index of the graph's output that the array or number is, or lies in."""
         array, outcome = self.first.array, self.case.outcome
         if array is None or outcome is None:
             return None
@@ -129,7 +129,7 @@ class Blame:
         return disturbed(graph, self.case.arguments(), 0.0, 0)
 
     def _off(self, node: Node, got: Any, want: Any) -> bool:
-        """Whether a value of `node` is another than the graph gives op by op."""
+        """True if a value of `node` differs, by more than rounding, from the graph's op by op."""
         if np.shape(got) != np.shape(want) or np.asarray(got).dtype != np.asarray(want).dtype:
             return True
         graph = self.graph.with_(outputs=(node,))

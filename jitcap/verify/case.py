@@ -20,7 +20,7 @@ Run = Callable[[list[Any]], list[Any]]
 
 
 class Plain(Protocol):
-    """What a version was made of."""
+    """Source of a version: the plain function, and how it is captured."""
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The function itself."""
@@ -44,7 +44,7 @@ class Begun:
 
 @dataclass(slots=True)
 class Outcome:
-    """What one way to run the graph leads to."""
+    """Outcome of one way to run the graph."""
 
     value: Any
     calls: tuple[Any, ...]

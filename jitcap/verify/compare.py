@@ -36,7 +36,7 @@ _EXACT: Final = (range, slice, np.dtype, types.GenericAlias)
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What differs, and the place: a part of the returned value, or an object from outside."""
+    """Difference of two runs, and its place: a part of the result, or an object from outside."""
 
     path: str
     what: str
@@ -246,7 +246,7 @@ class Comparison:
             self.leaf(path, a, b)
 
     def _pair_memory(self, a: Any, b: Any) -> bool:
-        """Whether `a` lies in its memory as `b` in that of the plain run."""
+        """True if `a` shares memory as `b` does in the plain run, at the same offsets."""
         owner, other = owner_of(a), owner_of(b)
         self._keep += (owner, other)
         distance = b.ctypes.data - a.ctypes.data
@@ -298,7 +298,7 @@ def _slot(descriptor: Any, obj: Any) -> Any:
 
 
 def _reduced(iterator: Any) -> tuple[Any, ...]:
-    """What an iterator is about to go through."""
+    """State of an iterator, by `__reduce__`; empty if it has none."""
     try:
         return tuple(iterator.__reduce__())
     except TypeError:

@@ -31,8 +31,8 @@ Call = tuple[Any, tuple[Any, ...], dict[str, Any]]  # function, arguments, keywo
 
 @dataclass(slots=True)
 class Heard:
-    """What went to the host: text by stream, log records and warnings, in order. `by` and
-    `logged_by` tell which call each came from, where that is known."""
+    """Output to the host: text by stream, log records and warnings, in order. `by` and `logged_by`
+    tell which call each came from, where that is known."""
 
     streams: dict[int, list[str]] = field(default_factory=dict)
     by: dict[int, list[int]] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Heard:
 
 
 def expected(calls: Sequence[Call]) -> Heard:
-    """What the host would hear of these calls."""
+    """Output that these calls would send to the host."""
     heard = Heard()
     for i, (fn, args, kwargs) in enumerate(calls):
         if fn is report_above:
@@ -83,8 +83,8 @@ def told(heard: Heard, watched: dict[int, str]) -> dict[str, str]:
 
 
 def first_other(path: str, calls: Sequence[Call], heard: Heard) -> int | None:
-    """Which of the calls said something else at `path` than what was heard; the last if nothing
-    was said where something was heard."""
+    """Index of the call whose output at `path` differs from what was heard; the last if nothing was
+    said where something was heard."""
     wanted = expected(calls)
     if path.startswith("log record"):
         number = int(path.rsplit(maxsplit=1)[-1]) - 1
@@ -128,14 +128,14 @@ def streams_of(calls: Sequence[Call]) -> list[Any]:
 
 
 class _Ears(threading.local):
-    """Who listens in this thread."""
+    """Listeners of this thread."""
 
     def __init__(self) -> None:
         self.heard: list[Heard] = []
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """What a handler writes is heard as a record already."""
+        """Stop listening: what a handler writes is heard as a record already."""
         before, self.heard = self.heard, []
         try:
             yield
@@ -173,7 +173,7 @@ _taps: dict[tuple[int, str], _Tap] = {}
 
 @contextmanager
 def listening(streams: Sequence[Any]) -> Iterator[tuple[Heard, dict[int, str]]]:
-    """What this thread tells the host inside the block, and the streams that are watched, by id
+    """Output of this thread to the host inside the block, and the streams that are watched, by id
     with their names."""
     heard, watched = Heard(), dict[int, str]()
     wanted: list[tuple[Any, str, Callable[[Any, Any], Any]]] = [

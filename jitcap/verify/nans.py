@@ -44,7 +44,7 @@ def _blame(graph: Graph, inputs: Sequence[Any]) -> None:
 
 
 def has_nan(value: Any) -> bool:
-    """Whether an array or number holds a NaN."""
+    """True if an array or number holds a NaN."""
     a = np.asarray(value)
     return bool(a.dtype.kind in "fcV" and np.isnan(a.astype(np.complex128)).any())
 

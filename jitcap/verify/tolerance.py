@@ -107,7 +107,7 @@ def _eps(value: Any) -> float:
 
 
 def judge(leaf: Leaf, samples: Samples) -> str:
-    """What is wrong with a leaf, "" if nothing is."""
+    """Description of what is wrong with a leaf, "" if nothing is."""
     if isinstance(leaf.got, str):
         return _judge_text(leaf, samples)
     if isinstance(leaf.got, bytes):
@@ -150,7 +150,7 @@ def far(got: Any, want: Any) -> Any:
 
 
 def _within(leaf: Leaf, samples: Iterator[dict[str, Any]]) -> Any:
-    """Which elements are as near as rounding may bring them; the first sample is undisturbed."""
+    """Mask of elements as near as rounding may bring them; the first sample is undisturbed."""
     got, want = _wide(np.asarray(leaf.got)), _wide(np.asarray(leaf.want))
     first: Any = next(samples).get(leaf.key)
     spread = np.zeros(got.shape)

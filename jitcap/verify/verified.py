@@ -238,7 +238,7 @@ class VerifiedCall:
         return self._value
 
     def _gradients(self, outcome: Outcome) -> None:
-        """What results with a history would pass on, for gradients drawn at random."""
+        """Backpropagate through results with a history, for incoming gradients drawn at random."""
         region, attachments = self.version.region, self.version.attachments
         outs, leaves = outcome.tracked, attachments.leaves
         outs[:] = [t for t in outs if not _raises(t)]
@@ -345,7 +345,7 @@ class VerifiedCall:
                 comparison.leaf(path, got, want)
 
     def _compare_host(self, comparison: Comparison) -> None:
-        """What was printed, logged and warned of."""
+        """Compare what was printed, logged and warned of."""
         heard, watched, wanted = self.heard, self.watched, self.wanted
         if len(wanted.logged) != len(heard.logged):
             counts = f"{len(wanted.logged)} in the compiled version, {len(heard.logged)} in Python"
@@ -360,7 +360,7 @@ class VerifiedCall:
     # ---- samples
 
     def samples(self, paths: set[str]) -> Samples:
-        """What rounding makes of the leaves at these paths: the first is not disturbed."""
+        """Samples of the leaves at these paths under rounding: the first is not disturbed."""
         kept: dict[float, list[dict[str, Any]]] = {}
 
         def take(amplitude: float) -> Iterator[dict[str, Any]]:
