@@ -28,7 +28,7 @@ class Bounds(NamedTuple):
 
 
 def bounds_of(op: Op, operands: Sequence[Arg], attrs: Attrs) -> Iterator[Bounds]:
-    """What an op of kind `index` expects of its index tensors."""
+    """Bounds that an op of kind `index` expects of its index tensors."""
     shape = aval_of(operands[0]).shape
     if "dims" in attrs:
         for index, dim in zip(operands[-len(attrs["dims"]) :], attrs["dims"], strict=True):
@@ -39,7 +39,7 @@ def bounds_of(op: Op, operands: Sequence[Arg], attrs: Attrs) -> Iterator[Bounds]
 
 
 def is_found(bounds: Bounds) -> bool:
-    """Whether the places are those that an op found in something of that size."""
+    """True if an op such as `nonzero` found the indices in a dimension of at most that size."""
     node, axis = bounds.places, -1
     while axis < 0 and node.op.kind in _RELABELS and node.aval.dtype.itemsize >= 4:
         (source,) = node.parents
@@ -58,7 +58,7 @@ def is_found(bounds: Bounds) -> bool:
 
 
 def is_place(index: Node) -> bool:
-    """Whether an index tensor is one that an op made to be one: the result of a sort, say."""
+    """True if an op made the tensor as indices: those of a sort or an argmax, say."""
     while index.op.kind in _RELABELS or index.op is ITEM:
         (source,) = index.parents
         if index.op is ITEM:
@@ -68,7 +68,7 @@ def is_place(index: Node) -> bool:
 
 
 def holds(value: Any, bounds: Bounds) -> bool:
-    """Whether a known index tensor is inside."""
+    """True if all elements of a known index tensor are in bounds."""
     array = np.asarray(value)
     if not array.size:
         return True
@@ -76,7 +76,7 @@ def holds(value: Any, bounds: Bounds) -> bool:
 
 
 def condition(tracer: Any, bounds: Bounds) -> Node:
-    """Whether all elements are inside, as a node."""
+    """Node of a bool that is true if all elements of the index tensor are in bounds."""
     index = bounds.places
     inside = _apply(tracer, "le", index, _operand(bounds.high))
     if index.aval.dtype.is_signed:

@@ -85,7 +85,7 @@ class Bytecode:
 
 
 def is_known() -> bool:
-    """Whether this CPython is one whose bytecode is read; else calls are traced by dispatch."""
+    """True if the bytecode of this CPython is read; else calls are traced by dispatch."""
     return VERSION in SUPPORTED
 
 

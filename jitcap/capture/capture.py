@@ -98,7 +98,7 @@ def _passed_on_ints(fn: Any, captured: Captured) -> frozenset[str]:
 
 
 def _uses(captured: Captured, names: frozenset[str]) -> bool:
-    """Whether the graph or a guard rests on the value of one of these arguments."""
+    """True if the graph or a guard depends on the value of one of these arguments."""
     read = [g.origin for g in captured.guards.items if type(g) is not TypeIs]
     read += [i.origin for i in captured.inputs if i.origin is not None]
     return any(_is_argument(o, names) for o in reach(read, lambda o: o.parents()))
@@ -189,7 +189,7 @@ def _placed(found: Break, cause: BaseException, session: Session) -> Break:
 
 
 def beginning(fn: Any) -> Place:
-    """Where a function, or the method that a callable object runs, begins."""
+    """Source position where a function, or the method that a callable object runs, begins."""
     while issubclass(type(fn), MethodType | partial):
         fn = fn.__func__ if type(fn) is MethodType else fn.func
     method = fn if type(fn) is FunctionType else getattr(type(fn), "__call__", None)  # noqa: B004
@@ -334,7 +334,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
 
 
 def is_of_the_text(guard: Guard) -> bool:
-    """Whether it is about functions, classes and modules: parts of the program, which stay."""
+    """True if the guard is about functions, classes and modules, which are seldom replaced."""
     if not isinstance(guard, Is):
         return isinstance(guard, CodeIs | Member)
     base = guard.origin.base if isinstance(guard.origin, Attribute) else None
@@ -367,7 +367,7 @@ def _joint(session: Session, end: Epilogue) -> Joint | None:
 
 @contextmanager
 def _raised_later() -> Iterator[None]:
-    """What a derivative of the user's raises is raised by the backward, if there ever is one."""
+    """Turn an exception of a user's derivative into a Break: only `backward()` would raise it."""
     try:
         yield
     except (Break, DataDependent, UnknownValue, UnsupportedPython, RecursionError):
@@ -401,7 +401,7 @@ def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
 
 
 def _is_of_sizes(guard: Guard, known: set[int]) -> bool:
-    """Whether it is a question about sizes that were read before: those of a call stay."""
+    """True if the guard tests only origins in `known`: sizes that were read before."""
 
     def above(origin: Origin) -> tuple[Origin, ...]:
         return () if id(origin) in known else origin.parents()
@@ -411,7 +411,7 @@ def _is_of_sizes(guard: Guard, known: set[int]) -> bool:
 
 
 def _drop_unused_inputs(session: Session, end: Epilogue) -> None:
-    """What was read for guards only, or looked at and not used, is no input of the graph."""
+    """Drop the graph's inputs that were read for guards only, or not used."""
     tracer = session.tracer
     used: set[Any] = {*end.outputs, *tracer.checks, *(a for n in tracer.nodes for a in n.args)}
     layouts = [g.layout for g in session.guards.items if isinstance(g, TensorLike)]

@@ -42,7 +42,7 @@ def total(tracer: Any, start: Any, count: Any) -> Any:
 
 
 def beginning(tracer: Any) -> SymNumber:
-    """What stands for the ordinal of the first draw of a step."""
+    """Placeholder for the ordinal of the first draw of a step."""
     return SymNumber(tracer, int, placeholder("ordinal", scalar_aval(0)))
 
 
@@ -83,7 +83,7 @@ class Draws:
         self.seed, self.reseeded, self.start, self.count, self.passed = saved
 
     def since(self, tracer: Any, place: Place) -> Any:
-        """How many were drawn since the stream was there."""
+        """Number of draws since the stream was at `place`."""
         count, passed = place[-2:]
         if self.passed is passed:
             return self.count - count
@@ -109,12 +109,12 @@ class Draws:
             self.began = self.start
 
     def around(self) -> Place:
-        """What a part of the graph leaves as it was."""
+        """State of the stream that a subgraph restores when it ends."""
         return self.outer, self.began, self.start, self.count, self.passed
 
 
 def drawn_since(tracer: Any, before: Mapping[int, Place]) -> dict[int, Any]:
-    """How many each stream drew since it was there; those only that drew."""
+    """Number of draws of each stream since `before`, for the streams that drew."""
     found = {key: d.since(tracer, before.get(key, _UNUSED)) for key, d in tracer.draws.items()}
     return {key: n for key, n in found.items() if isinstance(n, SymNumber) or n}
 
@@ -170,8 +170,8 @@ def carried_draws(tracer: Any, part: Part) -> list[Carried]:
 
 
 def of_arms(parts: Sequence[Part]) -> tuple[dict[int, Any], dict[int, list[Any]]]:
-    """How many numbers the arms of a choice draw, by stream: where it is as many in each, and where
-    it is not. Raises Break where one of those is a size."""
+    """Number of draws of the arms of a choice, by stream: those with one number for all arms, and
+    those with a list of one number per arm. Raises Break where one of those is a size."""
     counts = {key: [part.more.get(key, 0) for part in parts] for part in parts for key in part.more}
     apart = {key: ns for key, ns in counts.items() if not _is_one(ns)}
     if any(isinstance(n, SymInt) for ns in apart.values() for n in ns):
@@ -180,6 +180,6 @@ def of_arms(parts: Sequence[Part]) -> tuple[dict[int, Any], dict[int, list[Any]]
 
 
 def _is_one(counts: Sequence[Any]) -> bool:
-    """Whether as many numbers are drawn in each part, which is known now."""
+    """True if all counts are known now and equal."""
     known = not any(isinstance(n, SymNumber) for n in counts)
     return known and all(n == counts[0] for n in counts)

@@ -44,7 +44,7 @@ class Varying:
 
     @staticmethod
     def of(options: Options) -> Varying:
-        """What is known before the first call: with `dynamic=True`, all sizes of arguments vary."""
+        """State before the first call: with `dynamic=True`, all sizes of arguments vary."""
         symbols = options.dynamic is not False and takes_symbols(options.backend)
         names = {sizes.ALL} if symbols and options.dynamic else set()
         return Varying(symbols=symbols, names=names, whole=options.fullgraph)
@@ -76,7 +76,7 @@ class Varying:
             self.names.add(growing(name))
 
     def known(self) -> frozenset[str]:
-        """What the next capture is told."""
+        """Names of the sizes and numbers that the next capture takes as varying."""
         more = {sizes.DATA} if self.symbols else set()
         if self.symbols and any_marked():
             more.add(sizes.INTS)

@@ -196,8 +196,8 @@ def _guard_changed(session: Session, group: Sequence[Shadow], changed: set[int])
 
 
 def _is_told(session: Session, shadow: TensorShadow) -> bool:
-    """Whether a tensor got an attribute, a hook, another memory or the like, which it would show
-    under its other name, too. Its elements are guarded by memory, gradients of leaves by pairs."""
+    """True if a tensor got an attribute, a hook, another memory or the like, which would be seen
+    through its alias, too. Its elements are guarded by memory, gradients of leaves by pairs."""
     guarded = {"_storage"}
     if session.tracer.differentiated and shadow.requires_grad:
         guarded.add("_grad")

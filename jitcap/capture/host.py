@@ -73,7 +73,7 @@ def logger_of(args: Args) -> logging.Logger:
 
 
 def _is_enabled(s: Session, logger: Any, level: int, *, unless: bool = False) -> bool:
-    """Whether a logger takes a level, guarded; `unless` it does."""
+    """True if a logger takes a level; guarded, but with `unless` only where it does not."""
     notes = vars(logger_of((logger,)))["_cache"]
     noted = level in notes
     answer: bool = logger.isEnabledFor(level)
@@ -99,12 +99,12 @@ def require(s: Session, test: Callable[[Any], bool], value: Any, what: str) -> N
 
 
 def prints_by_library(module: Any) -> bool:
-    """Whether what `print` writes to, of the module `sys`, is a library's."""
+    """True if the stream that `print` writes to, in the module `sys`, is a library's."""
     return not is_programs(module.stdout)
 
 
 def logs_by_library(logger: Any) -> bool:
-    """Whether a record that a logger makes meets no filter, handler or stream of the program."""
+    """True if a record that a logger makes meets no filter, handler or stream of the program."""
     parts: list[Any] = [logging.getLogRecordFactory(), logging.basicConfig]
     if not logger.hasHandlers():
         parts += [logging.lastResort, sys.stderr]
@@ -117,7 +117,7 @@ def logs_by_library(logger: Any) -> bool:
 
 
 def warns_by_library(category: type) -> bool:
-    """Whether a warning is no error, and shown by the library."""
+    """True if a warning is not raised as an error, and is shown by the library."""
     if is_programs(warnings.showwarning):
         return False
     for action, message, cls, module, line in warnings.filters:

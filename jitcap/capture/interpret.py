@@ -20,7 +20,7 @@ from jitcap.capture.bytecode import VERSION, Bytecode, Instruction, decode
 
 
 class Null:
-    """What `PUSH_NULL` pushes, and what an unbound local holds."""
+    """Marker that `PUSH_NULL` pushes, and that an unbound local holds."""
 
     def __repr__(self) -> str:
         return "<NULL>"
@@ -32,7 +32,7 @@ CO_ASYNC: Final = 0x80 | 0x200
 
 
 class World(Protocol):
-    """What opcodes ask for. Every value on a frame's stack is a value of this world."""
+    """Operations that opcodes call. Every value on a frame's stack is a value of this world."""
 
     def binary(self, op: str, a: Any, b: Any) -> Any: ...
     def unary(self, op: str, a: Any) -> Any: ...
@@ -136,7 +136,7 @@ class Frame:
         return bound
 
     def snapshot(self, load_cell: Callable[[CellType], Any]) -> dict[str, Any]:
-        """What `locals()` gives: until 3.12 one dictionary, brought up to date."""
+        """The result of `locals()`: until 3.12 one dictionary, brought up to date."""
         now = self.names(load_cell)
         if now is self.namespace or VERSION >= (3, 13):
             return now
@@ -370,7 +370,7 @@ class Generator:
         raise StopIteration(*(() if done.value is None else (done.value,)))
 
     def in_block(self) -> bool:
-        """Whether it is suspended inside a `try` or `with`."""
+        """True if the generator is suspended inside a `try` or `with`."""
         if self.frame is None or not self.started or self.running:
             return False
         code = self.frame.bytecode
@@ -413,8 +413,8 @@ class Generator:
         return self._resume(self._ready())
 
     def _exception(self, error: Any, value: Any = None, tb: Any = None) -> BaseException:
-        """What `throw(error, value, tb)` raises. Raises TypeError, in the name of the caller, where
-        that is nothing to raise; what making it raises is raised in the generator."""
+        """Exception that `throw(error, value, tb)` raises. Raises TypeError, in the name of the
+        caller, where that is no exception; what making it raises is raised in the generator."""
         if isinstance(error, BaseException):
             if value is not None:
                 raise TypeError("instance exception may not have a separate value")
@@ -476,8 +476,9 @@ class Generator:
         return False, None
 
     def _raise(self, frame: Frame | None, error: BaseException) -> None:
-        """As if the instruction where it is suspended raised. Of what is handled, the generator's
-        own is its context: that of whoever throws it is not. No frame: the caller's own raises."""
+        """Raise `error` from the instruction where the generator is suspended. Its context is the
+        exception that the generator handles, not one that its caller handles. No frame: it is
+        raised in the caller."""
         vm = self.vm
         if frame is None:
             self.frame, vm.passing = None, error

@@ -59,7 +59,7 @@ def _placed(template: CodeType, code: CodeType, columns: tuple[int, int, int, in
 
 
 def _varint(number: int) -> bytes:
-    """As CPython's tables of places have it: six bits at a time, the lowest first."""
+    """Encode a number as CPython's location tables do: six bits at a time, the lowest first."""
     found = b""
     while number > 63:
         found += bytes([0x40 | number & 63])
@@ -89,13 +89,13 @@ def links(error: BaseException) -> Iterator[TracebackType]:
 
 
 def is_of(code: CodeType, link: TracebackType) -> bool:
-    """Whether an entry is about a function with this code."""
+    """True if a traceback entry is of a function with this code."""
     found = link.tb_frame.f_code
     return found.co_qualname == code.co_qualname and found.co_filename == code.co_filename
 
 
 def _stands_in(frame: FrameType) -> bool:
-    """Whether a call is made in the name of this frame; not one that `locate` put there."""
+    """True if a call is made in the name of this frame; not one that `locate` put there."""
     if frame.f_code.co_code == _shim.__code__.co_code:
         return frame.f_locals["fn"] is not sys._getframe
     return frame.f_code.co_code == _CALL_CODE
@@ -168,5 +168,5 @@ def report_above(levels: int, fn: Any, /, *args: Any, **kwargs: Any) -> None:
 
 
 def warn_above(levels: int, *args: Any, **kwargs: Any) -> None:
-    """The same for warnings alone: an entry that is kept on disk names it."""
+    """Call `report_above` with `warnings.warn`; an entry that is kept on disk names it."""
     report_above(levels, warnings.warn, *args, **kwargs)

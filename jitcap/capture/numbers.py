@@ -38,7 +38,7 @@ _NEVER_RAISES: Final = TOTAL | {operator.add, operator.sub, operator.mul, abs}  
 
 @dataclass(slots=True, eq=False)
 class Outside:
-    """What a number from outside is: where it is read, and its value now; the size that it is for
+    """A number from outside: where it is read, and its value now; the size that it is for
     eager, once it was one, and its input of the graph if that is a symbol. `varies`: it is made of
     sizes that are symbols, and no size as they are (`int(x.shape[0] * 0.5)`)."""
 
@@ -101,7 +101,7 @@ def _compute(s: Session, fn: Function, operands: tuple[Any, ...]) -> Any:
 
 
 def _is_sure(fn: Function, operands: tuple[Any, ...]) -> bool:
-    """Whether `fn` raises nothing and gives one type, whatever numbers of these types it gets."""
+    """True if `fn` raises nothing and gives one type, whatever numbers of these types it gets."""
     kinds = {int if x.pytype is bool else x.pytype for x in operands if type(x) is SymNumber}
     for x in operands:  # a small int is as good as a float
         if type(x) is float or (type(x) in (int, bool) and x not in INT64):
@@ -128,7 +128,7 @@ def value_of(x: Any) -> Any:
 
 
 def expression(fn: Function, operands: tuple[Any, ...]) -> Computed:
-    """How the entry computes `fn(*operands)`."""
+    """Origin that computes `fn(*operands)` in the entry."""
     sources = tuple(x.leaf.origin for x in operands if type(x) is SymNumber)
     bound: list[Any] = []
     names, places = [], iter(range(len(sources)))
@@ -184,7 +184,7 @@ def enter(s: Session, number: SymNumber) -> Any:
 
 
 def fits(s: Session, number: SymNumber) -> bool:
-    """Whether an int has 64 bits, guarded where it is so. Those of the graph have."""
+    """True if an int fits in 64 bits, which is guarded. Numbers of the graph always fit."""
     if type(number.leaf) is not Outside:
         return True
     if number.leaf.value not in INT64:

@@ -69,7 +69,7 @@ def binary(s: Session, op: str, a: Any, b: Any) -> Any:
 
 
 def _answers(s: Session, value: Any, names: set[str]) -> bool:
-    """Whether it has one of these methods, written in Python."""
+    """True if the value's class, written in Python, has one of these methods."""
     return kind_of(value).python and not asked(s, type(value)).isdisjoint(names)
 
 
@@ -87,13 +87,13 @@ def _of_instances(s: Session, plain: Callable[..., Any], *operands: Any) -> Any:
 
 
 def _is_of_c(cls: type) -> bool:
-    """Whether C's own methods see instances of a class as those of a type of C, as no stand-in."""
+    """True if C's own methods see instances of a class as those of a type of C, as no stand-in."""
     base = next(base for base in cls.__mro__ if not is_python_class(base))
     return base is not object and not issubclass(base, BaseException)
 
 
 def _of_values(s: Session, name: str, a: Any, b: Any, *, inplace: bool) -> Any:
-    """What the methods of two operands answer, of which one is a number, text or container of a
+    """Result of the methods of two operands, of which one is a number, text or container of a
     class of the program: no stand-in is one for native code. MISSING where none is asked."""
     left, right = (a, b, f"__{name}__"), (b, a, f"__r{name}__")
     order = [left] if type(a) is type(b) else [left, right]
@@ -114,7 +114,7 @@ def _of_values(s: Session, name: str, a: Any, b: Any, *, inplace: bool) -> Any:
 
 
 def _of_tensors(s: Session, a: Any, b: Any, name: str, reflected: str) -> Any:
-    """What methods that the program put into a class of tensors answer, or MISSING."""
+    """Result of the methods that the program put into a class of tensors, or MISSING."""
     order = [(a, b, name), (b, a, reflected)]
     if type(b) is not type(a) and isinstance(b, type(a)):
         order.reverse()
@@ -185,7 +185,7 @@ def unary(s: Session, op: str, a: Any) -> Any:
 
 @lru_cache
 def _of_inverted() -> list[str]:
-    """What this version of Python warns of where a bool is inverted."""
+    """Texts of the warnings that this version of Python gives where a bool is inverted."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         operator.invert(True)
@@ -218,7 +218,7 @@ def compare(s: Session, op: str, a: Any, b: Any) -> Any:
 
 
 def _compared(s: Session, names: tuple[str, str], a: Any, b: Any) -> Any:
-    """What the first of two operands answers that has an answer: one is a number, text or container
+    """Result of the first method of two operands that gives one. One is a number, text or container
     of a class of the program, and no stand-in is one for native code."""
     first, second = kind_of(a).type_of(a), kind_of(b).type_of(b)
     order = [(first, names[0], a, b), (second, names[1], b, a)]

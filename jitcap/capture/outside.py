@@ -43,7 +43,7 @@ class Shadow:
         self.twin = twin
 
     def kin(self) -> Any:
-        """What the objects have in common that this one could be the same as."""
+        """Key that this object shares with all objects that it could be identical to."""
         return type(self.real)
 
     def parts(self) -> tuple[Shadow, ...]:
@@ -51,7 +51,7 @@ class Shadow:
         return (self,)
 
     def reachable(self) -> list[Any] | None:
-        """What the program may reach through the twin; None: all that it holds."""
+        """Objects that the program may reach through the twin; None: all that it holds."""
         return None
 
     def complete(self, s: Any) -> None:
@@ -62,11 +62,11 @@ class Shadow:
         return len(self.twin)
 
     def changed(self) -> bool:
-        """Whether the twin differs from what was loaded."""
+        """True if the twin differs from the object that was loaded."""
         return self.mark() != ()
 
     def mark(self) -> tuple[Any, ...]:
-        """What the program has changed of the twin, by identity: () as long as it is what was
+        """Changes of the program to the twin, by identity: () as long as it is what was
         loaded."""
         return ()
 
@@ -92,7 +92,7 @@ class Shadow:
 
 
 def ends(real: Any, depth: int = 0) -> bool:
-    """Whether code runs when an object, or what it holds, goes: a `__del__`, what a weak reference
+    """True if code runs when an object, or what it holds, goes: a `__del__`, what a weak reference
     calls, what a generator has in its `finally`. Python runs it at once; replayed writes come after
     all that the program does."""
     if type(real) is GeneratorType and real.gi_suspended and _has_blocks(real.gi_code):
@@ -110,14 +110,14 @@ def ends(real: Any, depth: int = 0) -> bool:
 
 
 def _has_blocks(code: CodeType) -> bool:
-    """Whether there is a `try` or `with`; from 3.12 on a handler covers each generator's body."""
+    """True if code has a `try` or `with`; from 3.12 on a handler covers each generator's body."""
     decoded = decode(code)
     targets = [decoded.instructions[h.target].op for h in decoded.handlers]
     return any(op != "STOPITERATION_ERROR" for op in targets)
 
 
 def _left_by(error: BaseException) -> list[Any]:
-    """What the frames hold that an exception has left, and alone keeps: their locals, and those of
+    """Objects in frames that an exception has left, and alone keeps: their locals, and those of
     the program's frames that are executed in them."""
     running = {id(frame) for frame, _ in traceback.walk_stack(sys._getframe())}  # no cycle
     found: list[Any] = []
@@ -149,7 +149,7 @@ class Outside:
         self.dynamic: frozenset[str] = frozenset()  # shown origins of numbers that have varied
 
     def _apart(self, real: Any, origin: Origin) -> bool:
-        """Whether a tensor or array that is found at two places is loaded as two, since other calls
+        """True if a tensor or array that is found at two places is loaded as two, since other calls
         have two there. Where the program tells them apart, or writes to one, a guard fails at
         once."""
         if type(real) is Tensor:
@@ -158,7 +158,7 @@ class Outside:
         return type(real) is np.ndarray and self.varies(origin, APART)
 
     def varies(self, origin: Origin, what: str = "") -> bool:
-        """Whether a number is known to be another from call to call, or its siblings are."""
+        """True if a number, or one of its siblings, is known to vary from call to call."""
         name = what + origin.show()
         if name in self.dynamic:
             return True
@@ -208,7 +208,7 @@ class Outside:
         return self.register(Shadow(real, origin, real))
 
     def is_fixed(self, value: Any) -> bool:
-        """Whether `value` is guarded by identity (what hangs on it can be named directly)."""
+        """True if `value` is guarded by identity (what hangs on it can be named directly)."""
         return id(value) in self.fixed
 
     def register(self, shadow: Shadow) -> Any:

@@ -78,7 +78,7 @@ class Cycles:
         self.early.add(id(value))
 
     def wait(self) -> bool:
-        """Whether a whole one is being made, behind which the others are filled."""
+        """True if an object in `whole` is being made, after which the others are filled."""
         return not self.whole.isdisjoint(self._busy)
 
 
@@ -156,7 +156,7 @@ class Rebuilder:
         return self.session.outside.shadow(value) is not None
 
     def is_made(self, value: Any) -> bool:
-        """Whether it is a function or class that every call makes."""
+        """True if the value is a function or class that every call makes."""
         return id(value) in self.session.made
 
     def _new(self, value: Any, cls: type) -> str:
@@ -336,7 +336,7 @@ class Rebuilder:
             self.lines.append(f"{name}._storage.version = {self.version(tensor._storage)}")
 
     def version(self, storage: Any) -> str:
-        """How often memory was written; of some writes only the run knows."""
+        """Expression for the number of writes to a storage; some are known at run time only."""
         text = str(storage.version)
         for _, most, count in self.session.counts.get(id(storage), ()):
             text += f" + {self.expr(count)} - {most}"
@@ -367,7 +367,7 @@ class Rebuilder:
         return name
 
     def _dress(self, name: str, tensor: Tensor) -> str:
-        """What a new tensor carries beside its data."""
+        """Emit lines that set the attributes of a new tensor other than its data; give its name."""
         self.memo[id(tensor)] = name
         self._keep.append(tensor)
         if tensor._requires_grad and tensor._node is None:
@@ -391,7 +391,7 @@ def _more(make: Rebuilder, tensor: Tensor, cls: str) -> str:
 
 
 def _fresh(make: Rebuilder, tensor: Tensor) -> str:
-    """What counts the writes to a new tensor: None is what the mode makes."""
+    """Expression for the storage of a new tensor; "None": the default of the mode."""
     storage = tensor._storage
     if storage.inference:
         return f"{make.names.bind(InferenceStorage)}({storage.sealed})"
@@ -421,7 +421,7 @@ def _history_name(make: Rebuilder, node: Any) -> str:
 
 
 def _is_reshaped(make: Rebuilder, where: Any, view: Traced) -> bool:
-    """Whether the base of a view had another shape when it was taken than it has while the lines
+    """True if the base of a view had another shape when it was taken than it has while the lines
     run, by `unsqueeze_()` or its like."""
     base = where.base._array
     own = () if make.is_outside(where.base) or type(base) is not Traced else base.chain
@@ -456,7 +456,7 @@ def _picked(make: Rebuilder, tensor: Tensor, memory: TracedStorage) -> str:
 
 
 def _by_views(tensor: Tensor) -> bool:
-    """Whether the history of a view is that of its base, through the steps that it is made by."""
+    """True if the history of a view is that of its base, through the steps that it is made by."""
     where = tensor._view
     assert where is not None
     target: Any = tensor._node
@@ -472,7 +472,7 @@ def _by_views(tensor: Tensor) -> bool:
 
 
 def _is_interned(value: Any) -> bool:
-    """Whether equal values of this kind are usually one object, also those in compiled text."""
+    """True if equal values of this kind are usually one object, also those in compiled text."""
     if type(value) is str:
         return value.isascii() and (len(value) <= 1 or value.isidentifier())
     return type(value) is int and -5 <= value <= 256

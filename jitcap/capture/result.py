@@ -197,7 +197,7 @@ class Captured:
         return [f"h = R.begin({f'({sizes})' if sizes else ''})"]
 
     def _attach(self) -> list[str]:
-        """What completes the history of the outputs."""
+        """Lines that attach the autograd history of the outputs."""
         if self.joint is None:
             return []
         given = ", ".join(
@@ -239,7 +239,7 @@ def entry_source(checks: Iterable[str], body: Iterable[str]) -> str:
 
 
 class Version(Protocol):
-    """What calls a version is for."""
+    """The part of a version that decides which calls it fits."""
 
     @property
     def shape(self) -> tuple[int, tuple[str, ...]]: ...
@@ -255,7 +255,7 @@ def why_not(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def misfit(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
-    """How many guards of a version fail: infinitely many, of one for another kind of call."""
+    """Number of guards of a version that fail: infinite if it is for another kind of call."""
     if _why_no_call(version, args, kwargs) is not None:
         return math.inf
     return sum(1 for _ in failing(version.guards.items, args, kwargs))
@@ -270,7 +270,7 @@ def require_fit(
 
 
 def _why_no_call(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """What is not found at any place: the call's shape, the modes."""
+    """Reason why the call's shape or the modes do not fit a version, or None."""
     count, keywords = version.shape
     if len(args) != count or {*kwargs} != {*keywords}:
         return f"expected {count} positional arguments and keywords {list(keywords)}"
@@ -288,7 +288,7 @@ def link(
 
 
 def linked(run: Run, miss: Any, region: Region | None) -> dict[str, Any]:
-    """What entries call beside their constants."""
+    """Globals of an entry other than its constants."""
     return {"K": run, "R": region, "MISS": miss, "READ_ERRORS": READ_ERRORS}
 
 

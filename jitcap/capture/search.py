@@ -57,7 +57,7 @@ Way = tuple[Place, bool]
 
 
 class Search:
-    """What is found in several runs, each of which goes ways that none before it went."""
+    """Search of the program in several runs, each of which goes ways that none before it went."""
 
     def __init__(self) -> None:
         self.records: dict[tuple[str, Place], Record] = {}
@@ -121,7 +121,7 @@ class Search:
         return want(1) if want is not bool else self._way(place)
 
     def _way(self, place: Place) -> bool:
-        """Where to go: the way that no run went, or one that leads to such."""
+        """Branch to take at a decision: one that no run took, or one that leads to such."""
         visit = self.visits[place] = self.visits.get(place, -1) + 1
         for passed in self.path:
             self.leads.setdefault(passed, set()).add(place)

@@ -369,7 +369,7 @@ class Session(base.Session):
         return None
 
     def matches(self, error: BaseException, kinds: Any) -> bool:
-        """Whether an `except` takes an exception: no hook of a class is asked."""
+        """True if an `except` takes an exception: no hook of a class is asked."""
         order = guarded_mro(self, type(error))
         return any(k in order for k in (kinds if type(kinds) is tuple else (kinds,)))
 
@@ -452,7 +452,7 @@ def _given(s: Session, value: Any) -> Any:
 
 
 def _stored(s: Session, value: Any) -> Any:
-    """What is only kept is not called: it stays what it is."""
+    """The value itself, unwrapped: a function that native code only stores is not called by it."""
     return _itself(_given(s, value))
 
 
@@ -469,7 +469,7 @@ def _itself(value: Any) -> Any:
 
 
 def _may_lend(value: Any) -> bool:
-    """Whether it or a part of it can be an instance."""
+    """True if the value or a part of it can be an instance."""
     kind = kind_of(value)
     if kind.python or kind.contains_values or type(value) in (slice, Iteration):
         return True

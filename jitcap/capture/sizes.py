@@ -114,7 +114,7 @@ class CaptureSizes(Sizes):
     """The symbols of a capture."""
 
     def computed(self, fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
-        """What is known of `fn` of numbers from outside, if some are sizes: a size, an int, a
+        """Value of `fn` of numbers from outside, if known and some are sizes: a size, int or
         truth; else None."""
         return _computed(fn, operands) if self.symbols else None
 
@@ -138,7 +138,7 @@ class CaptureSizes(Sizes):
         return number.leaf.origin.show() if type(number) is SymNumber else str(number)
 
     def named(self, text: str) -> bool:
-        """Whether a text names a symbol, where Python shows an int."""
+        """True if a text names a symbol, where Python shows an int."""
         return any(name in self.symbols for name in _NAMES.findall(text)) if self.symbols else False
 
     def of_shape(self, real: Any, origin: Origin) -> tuple[int, ...] | None:
@@ -218,7 +218,7 @@ class CaptureSizes(Sizes):
         return size
 
     def number(self, size: SymInt | int) -> Any:
-        """As the base class, once per size. Raises Unlowered when the graph is complete."""
+        """The number of a size, made once per size. Raises Unlowered when the graph is complete."""
         if not isinstance(size, SymInt):
             return size
         found = self._numbers.get(size.terms)
@@ -238,13 +238,13 @@ class CaptureSizes(Sizes):
 
     @property
     def takes_data(self) -> bool:
-        """Whether a size that data decide can be a symbol here: not inside the graphs of nodes."""
+        """True if a size that data decide can be a symbol here: not inside the graphs of nodes."""
         s = self.session
         return DATA in s.outside.dynamic and s.tracer.inside is None and not self.complete
 
     @property
     def moves(self) -> bool:
-        """Whether what finds a size in a part may be done ahead of it."""
+        """True if the nodes that define a size in a subgraph may be moved ahead of it."""
         return not self.complete and self.asked is None
 
     def of_result(
@@ -277,7 +277,7 @@ class CaptureSizes(Sizes):
         return size
 
     def defined(self, size: SymInt, emit: Callable[[], tuple[Node, ...]]) -> tuple[Node, ...]:
-        """What has that size, or the number that it is: the nodes that define the symbol. Equal
+        """Nodes that define the symbol of a size: those of that size, or the number itself. Equal
         calls have memory of their own; inside the graph of a node it is what is there already."""
         found = self.results.get(size.terms)
         if found is not None:
@@ -304,7 +304,7 @@ class CaptureSizes(Sizes):
         return number
 
     def rounds(self, number: SymNumber) -> Any:
-        """How often something is done, as a size."""
+        """Trip count of a loop, as a size."""
         found = self._of_graph(number, 0)
         return operator.index(number) if found is None else found
 
@@ -323,7 +323,7 @@ class CaptureSizes(Sizes):
         return self.known[handle]
 
     def _size_of(self, x: Any) -> Any:
-        """What size a number is, an int or a symbol, if that is known; else None."""
+        """Size that a number is, an int or a symbol, if that is known; else None."""
         if type(x) is not SymNumber:
             return x if type(x) in (int, SymInt) else None
         if type(x.leaf) is numbers.Outside:
@@ -397,22 +397,22 @@ def _varying(dynamic: frozenset[str], name: str, what: str = "shape") -> dict[in
 
 
 def counted(name: str) -> str:
-    """What the length of a list is called that varies."""
+    """Name of the length of a list, where that varies."""
     return f"len({name})"
 
 
 def growing(name: str) -> str:
-    """What a list is called that only ever gets longer."""
+    """Name of a list that only ever gets longer."""
     return f"growing {name}"
 
 
 def is_size(name: str) -> bool:
-    """Whether what has varied is the size of a tensor, or where it is found, not an int."""
+    """True if the name is of a tensor's size, or of where it is found, not of an int."""
     return MARK in name
 
 
 def is_name(text: str) -> bool:
-    """Whether this can be the name of what varies."""
+    """True if this can be the name of a varying size or number."""
     place, mark, _ = text.partition(MARK)
     return (
         not mark
@@ -452,7 +452,7 @@ def _strides_seen(name: str, guard: TensorLike, array: Any) -> Iterator[str]:
 
 
 def out(value: Any) -> Any:
-    """What the program gets: run-time numbers for sizes, also in a shape."""
+    """The value as the program gets it: run-time numbers for sizes, also in a shape."""
     cls = type(value)
     if cls is SymInt:
         return value.number()
@@ -483,7 +483,7 @@ _EXACT: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
 
 
 def _computed(fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
-    """What is known of `fn` of numbers that are sizes: a size, an int, a truth; or None."""
+    """Value of `fn` of sizes, where that is known: a size, an int, a truth; else None."""
     sizes = [x.leaf.size if type(x) is SymNumber else x for x in operands]
     if not any(type(x) is SymInt for x in sizes):
         return None

@@ -63,8 +63,8 @@ class Templates:
 
 
 def form_of(s: Any, args: tuple[Any, ...]) -> Any:
-    """What decides what a call records: the kinds of the operands, which are one, and numbers; None
-    where that is more."""
+    """Key of the nodes that a call records: kinds and identities of the operands, and numbers; None
+    where the nodes depend on more."""
     tracer = s.tracer
     inside = tracer.inside is not None or s.ties.open or s.ties.regions or s.rolls
     if inside or s.sizes.symbols or s.unsafe or s.search is not None or mode.enabled or mode.behind:
@@ -117,7 +117,7 @@ class Template:
         return nodes, self.checks, [(i, code(x), *n) for i, x, *n in self.writes]
 
     def copy(self, tracer: Any, args: tuple[Any, ...]) -> None:
-        """What the call with `args` records."""
+        """Record a copy of the nodes and writes for a call with `args`."""
         where, made = tracer.where(), list[Node]()
         given = [x._array.handle if isinstance(x, Tensor) else None for x in args]
         by_kind: dict[str, list[Any]] = {"own": made, "given": given}
@@ -136,7 +136,7 @@ class Template:
 
 
 def recorded(s: Any, fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Template | None]:
-    """What the call gives; what it recorded, if that can be copied."""
+    """Result of the call, and the template of the nodes it recorded, if they can be copied."""
     tracer = s.tracer
     start, known, state = len(tracer.nodes), len(tracer.checks), _state(s)
     tensors = [(i, x) for i, x in enumerate(args) if isinstance(x, Tensor)]
@@ -171,7 +171,7 @@ def recorded(s: Any, fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any
 
 
 def _marks(x: Tensor) -> tuple[Any, ...]:
-    """What a call can change of a tensor."""
+    """State of a tensor that a call can change."""
     memory = x._array.storage
     return (
         x._array, memory, memory.generation, x._storage.version,
@@ -180,7 +180,7 @@ def _marks(x: Tensor) -> tuple[Any, ...]:
 
 
 def _state(s: Any) -> list[int]:
-    """How much a capture knows, but for what it records."""
+    """Sizes of the tables of a capture, other than those that grow as it records."""
     owners = (s, s.outside, s.sizes, s.ties, s.tracer, s.tracer.outlines)
     tables = [
         len(table)

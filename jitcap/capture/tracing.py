@@ -57,7 +57,7 @@ LARGEST: Final = 150_000  # operations of one graph; an unrolled recurrent step 
 
 
 def _name(changed: Any) -> str:
-    """What was changed, for people."""
+    """Readable name of a changed object."""
     if isinstance(changed, Shadow):
         return changed.origin.show()
     return changed if isinstance(changed, str) else f"a {type(changed).__name__} from outside it"
@@ -124,7 +124,7 @@ class CaptureTracer(Tracer):
     def emit(
         self, op: Op, operands: Sequence[Arg], attrs: Attrs, outs: tuple[Aval, ...]
     ) -> tuple[Node, ...]:
-        """As the base class; an endless loop is cut into graphs of a size that compiles. An index
+        """Record an operation; an endless loop is cut into graphs of a size that compiles. An index
         that a run decides is checked."""
         if len(self.nodes) >= LARGEST:
             raise Break("size", f"more than {LARGEST} operations in one graph")
@@ -150,9 +150,9 @@ class CaptureTracer(Tracer):
     def part(
         self, fn: Callable[[], Any], *, writes: bool = False, own: bool = False
     ) -> tuple[Any, Part]:
-        """As the base class; what `fn` changes that is not in the graph is refused, but for random
-        draws: how many they are is kept in the part. `own`: the caller looks after the changes and
-        the exceptions."""
+        """Record `fn` as a subgraph; changes by `fn` that are not in the graph are refused, but for
+        random draws: their number is kept in the part. `own`: the caller looks after the changes
+        and the exceptions."""
         bounds = self._bounds
         self._bounds, state = set(bounds), None if own else State(self.session)
         try:
@@ -176,14 +176,14 @@ class CaptureTracer(Tracer):
             self._bounds = bounds
 
     def body(self, fn: Callable[[], Any]) -> tuple[Any, Part]:
-        """As `part`; random draws of a step are numbered from where the step begins."""
+        """Record `fn` as the body of a loop: draws of a step are numbered from where it begins."""
         with open_part(self, is_body=True):
             value, part = self.part(fn)
             drawn = [(key, self.draws[key].began.leaf, n) for key, n in part.more.items()]
             return value, replace(part, more=drawn)
 
     def scan(self, part: Part, *given: Any) -> tuple[Sequence[Node], Any]:
-        """As the base class; every step goes on with the draws where the one before ended."""
+        """Record a scan; every step goes on with the draws where the one before ended."""
         *rest, numbers = given
         length: Any = rest[6]
         counters = {x: (operand(first), step) for x, first, step in numbers}
@@ -200,7 +200,7 @@ class CaptureTracer(Tracer):
         raise Break("effect", what)
 
     def touch(self, state: Any) -> None:
-        """As the base class; memory that may be another's must not be written."""
+        """Note a write to memory; memory that may be another's must not be written."""
         if isinstance(state, TracedStorage):
             self.session.ties.wrote(state)
         super().touch(state)
@@ -215,7 +215,7 @@ class CaptureTracer(Tracer):
     def choice(
         self, pick: Arg, parts: Sequence[Part], outputs: Sequence[Any], avals: Sequence[Aval]
     ) -> Sequence[Node]:
-        """As the base class. Where the parts draw differently many numbers, how many is one more
+        """Record a choice. Where the parts draw differently many numbers, how many is one more
         output: what is drawn later goes on behind them."""
         same, apart = of_arms(parts)
         rows = [(*row, *(operand(ns[i]) for ns in apart.values())) for i, row in enumerate(outputs)]
@@ -227,7 +227,7 @@ class CaptureTracer(Tracer):
         self, go: Arg, part: Part, outputs: Sequence[Arg], carried: Sequence[Node],
         start: Sequence[Arg], avals: Sequence[Aval],
     ) -> Sequence[Node]:  # fmt: skip
-        """As the base class; where the stream of random numbers is, is carried, too."""
+        """Record a loop, which also carries the positions of the streams of random numbers."""
         drawn = carried_draws(self, part)
         handles = super().loop(
             go, part, [*outputs, *(d.then for d in drawn)], [*carried, *(d.place for d in drawn)],
@@ -251,7 +251,7 @@ class CaptureTracer(Tracer):
             self.check(f"{op.name}: an index within a size of {shown}", condition(self, bounds))
 
     def number(self, fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
-        """As the base class; of numbers that are read outside, Python's own."""
+        """The number `fn(*operands)`; of numbers that are read outside, Python's own."""
         operands = tuple(map(scalars.simple, operands))
         for loop in self.session.rolls:
             if (found := loop.number(fn, operands)) is not None:
@@ -265,12 +265,12 @@ class CaptureTracer(Tracer):
         return numbers.enter(self.session, number)
 
     def decide(self, fn: Callable[..., Any], *operands: Any) -> bool | None:
-        """As the base class; of numbers that are read outside it is guarded."""
+        """Truth of `fn(*operands)`, guarded, of numbers that are read outside; else None."""
         found = numbers.compute(self.session, fn, operands)
         return None if found is None else bool(found)
 
     def check(self, what: str, *conditions: Arg, **more: Any) -> Node:
-        """As the base class; where a check failed before, the program is split instead."""
+        """Record a check; where one failed before, the program is split instead."""
         self._refuse_unsafe(f"{what}: that did not hold here before")
         return super().check(what, *conditions, **more)
 
@@ -279,7 +279,7 @@ class CaptureTracer(Tracer):
             raise Break("data dependent", what)
 
     def size_of(self, number: SymNumber) -> Any:
-        """As the base class; of a number from outside a symbol."""
+        """The size that a number is; of a number from outside a symbol."""
         found = self.session.sizes.of_number(number)
         return super().size_of(number) if found is None else found
 
@@ -316,7 +316,7 @@ class CaptureTracer(Tracer):
         return self._lifted.get(id(tensor._array))
 
     def value(self, handle: Any) -> Any:
-        """What constants alone decide, by the eager kernels: a mask, a grid of times. None for what
+        """Value that constants alone decide, by the eager kernels: a mask, say. None for what
         is read from outside, drawn, or too large to be computed just in case."""
         if not isinstance(handle, Node):
             return handle
@@ -337,7 +337,7 @@ class CaptureTracer(Tracer):
             return evaluate_on_host(node, args)
 
     def _is_sized(self, node: Node) -> bool:
-        """Whether sizes that are symbols occur in it."""
+        """True if symbolic sizes occur in the node's attributes or shapes."""
         if not self.session.sizes.symbols:
             return False
         return bool(symbols_in((node.attrs, *(a.shape for a in node.avals))))
@@ -362,7 +362,7 @@ class CaptureTracer(Tracer):
         return total(self, start, self.session.sizes.number(count))
 
     def is_outside(self, generator: Generator) -> bool:
-        """Whether the generator existed before the call."""
+        """True if the generator existed before the call."""
         known = self.session.outside.shadow(generator) is not None
         return known or generator in random.default_generators.values()
 

@@ -17,7 +17,7 @@ from jitcap.graph.graph import Graph
 
 
 class _Miss:
-    """What a version answers when the call does not fit it."""
+    """Marker that a version returns when the call does not fit it."""
 
     def __repr__(self) -> str:
         return "<miss>"
@@ -31,7 +31,7 @@ Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a function is to be compiled: the arguments of `jit`."""
+    """Options of a compilation: the arguments of `jit`."""
 
     fullgraph: bool = False
     dynamic: bool | None = None
@@ -41,9 +41,9 @@ class Options:
 
 
 class Room:
-    """Whether one more version is made where there are as many as are kept, or tried where so many
-    attempts failed: for the 1st, 2nd, 4th, 8th … call that fits none, so that a program that moves
-    on is compiled again, and one that never repeats does not compile at every call."""
+    """Limit on versions: one more is made where there are as many as are kept, or tried where so
+    many attempts failed, for the 1st, 2nd, 4th, 8th … call that fits none, so that a program that
+    moves on is compiled again, and one that never repeats does not compile at every call."""
 
     __slots__ = ("misses",)
 

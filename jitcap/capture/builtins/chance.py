@@ -84,7 +84,7 @@ def number(s: Session, drawn: Drawn, pytype: type) -> SymNumber:
 
 
 def _shuffled(owner: random.Random, values: tuple[Any, ...]) -> list[Any]:
-    """What `owner.shuffle` makes of a list."""
+    """The values in the order into which `owner.shuffle` puts them."""
     made = [*values]
     owner.shuffle(made)
     return made

@@ -35,7 +35,7 @@ _PROTOCOLS: Final[Any] = type(typing.Protocol)
 
 @handles(Module.__getattr__.__code__)
 def _part_of_layer(s: Session, method: Any, layer: Any, name: str) -> Any:
-    """What the method does, not read from bytecode: each layer and parameter is found by it."""
+    """Parameter, buffer or layer of this name, found without interpreting the method."""
     own = s.getattr(layer, "__dict__")
     for table in ("_parameters", "_buffers", "_modules"):
         if s.contains(table, own) and s.contains(name, parts := s.getitem(own, table)):
@@ -45,7 +45,7 @@ def _part_of_layer(s: Session, method: Any, layer: Any, name: str) -> Any:
 
 @handles(Module.__call__.__code__)
 def _call_layer(s: Session, method: Any, layer: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """The same of a call of a layer, without the handler that trims tracebacks."""
+    """Call a layer without the handler that trims tracebacks."""
     tables = ("_forward_pre_hooks", "_forward_hooks")
     hooked = any(s.truth(s.getattr(layer, table)) for table in tables)
     return s.call(s.getattr(layer, "_call_with_hooks" if hooked else "forward"), args, kwargs)
@@ -177,7 +177,7 @@ def _registers(s: Session, fn: Any, abstract: type, *cls: type) -> Any:
 
 @handles(abc.get_cache_token)
 def _times_registered(s: Session) -> Any:
-    """How often any class was registered, in this process."""
+    """Cache token of `abc`, guarded: it changes when any class is registered."""
     s.bound_to = "how often classes were registered"
     token = abc.get_cache_token()
     s.guard_that(f"{{}}() == {token}", abc.get_cache_token)
@@ -191,7 +191,7 @@ def _asks_attributes(cls: type) -> bool:
 
 
 def _meets(s: Session, obj: Any, protocol: Any) -> bool:
-    """Whether an object has what a protocol asks for, if its class is not known to have it."""
+    """True if an object has the members of a protocol, or its class is known to meet it."""
     if abc.ABCMeta.__instancecheck__(protocol, obj):
         return True
     _guard_registry(s, type(obj), protocol, answer=False)
@@ -204,7 +204,7 @@ def _meets(s: Session, obj: Any, protocol: Any) -> bool:
 
 
 def _found(s: Session, obj: Any, name: str) -> Any:
-    """What an object has under a name; from Python 3.12 on its class's hooks are not asked."""
+    """Attribute of an object, or MISSING; from Python 3.12 on its class's hooks are not asked."""
     if sys.version_info >= (3, 12) and kind_of(obj).python:
         value = own_field(s, obj, name)
         return class_raw(s, type(obj), name) if value is MISSING else value

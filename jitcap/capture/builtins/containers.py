@@ -95,7 +95,7 @@ def _fromkeys(s: Session, cls: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 @handles(functools.singledispatch(len).dispatch.__code__)  # the closure of every generic function
 def _dispatch(s: Session, dispatch: Any, cls: Any) -> Any:
-    """Which implementation a generic function has for a class: asked again by a guard."""
+    """The implementation that a generic function has for a class, with its origin."""
     shadow: Any = s.outside.by_real.get(id(_registry(dispatch)))
     if shadow is not None and any(shadow.base.get(k) is not v for k, v in shadow.twin.items()):
         raise Break("effect", "a generic function is called behind what is registered with it")
@@ -105,7 +105,7 @@ def _dispatch(s: Session, dispatch: Any, cls: Any) -> Any:
 
 
 def implementation(dispatch: Any, cls: Any) -> Any:
-    """What `dispatch(cls)` gives, which would make a note of it in the program's own function."""
+    """The result of `dispatch(cls)`, without an entry in the generic function's own cache."""
     registry = _registry(dispatch)
     return registry[cls] if cls in registry else functools._find_impl(cls, registry)  # type: ignore[attr-defined]
 

@@ -111,7 +111,7 @@ def _object_getattribute(s: Session, obj: Any, name: str) -> Any:
 
 
 def _refuse_own(obj: Any, name: str) -> None:
-    """What `object` says of an attribute is not what the builtin type says that has its own way."""
+    """Raise Break if a class has its own method in place of the one of `object`."""
     cls = kind_of(obj).type_of(obj)
     if getattr(cls, name) is not getattr(object, name):
         raise Break("unknown call", f"object.{name}() of a {cls.__qualname__}")
@@ -363,7 +363,7 @@ def _copy(s: Session, /, x: Any) -> Any:
 
 @handles(sys.exception)
 def _exception(s: Session) -> BaseException | None:
-    """What the program handles; that nothing is handled around it is guarded."""
+    """Exception that the program handles; where there is none, that is guarded."""
     error: BaseException | None = s.vm.handled()
     if error is None:
         if sys.exception() is not None:

@@ -16,7 +16,7 @@ _JOINED: Final = (
 
 
 def _each(values: Iterator[Any]) -> Iterator[Any]:
-    """What is left of an iterator, which is not asked for another one."""
+    """The remaining items of an iterator, whose `__iter__` is not called."""
     while True:
         try:
             value = next(values)
@@ -174,7 +174,7 @@ def groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) ->
 
 
 def _alike(a: Any, b: Any) -> bool:
-    """As native code compares keys: an object equals itself, and is not asked."""
+    """True if two keys are equal to native code: an object equals itself, without `__eq__`."""
     return a is b or a == b
 
 

@@ -233,7 +233,7 @@ def delete_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 
 def _of_namespace(otherwise: Opcode) -> Opcode:
-    """What the namespace on the stack (of a class body; else None) holds, or `otherwise`."""
+    """Opcode that loads from the namespace on the stack (a class body's), or runs `otherwise`."""
 
     def run(vm: Interpreter, frame: Frame, ins: Instruction) -> Done | None:
         namespace = frame.pop()

@@ -135,7 +135,7 @@ def _has_entries(mapping: Any) -> bool:
 
 
 def entries(world: Any, mapping: Any, refusal: Callable[[], str]) -> Iterator[tuple[Any, Any]]:
-    """What a dictionary takes from a mapping: from one of its own kind, the entries as they are.
+    """Items that a dictionary takes from a mapping: from a dictionary, the entries as they are.
     `refusal` is asked only where there is an error: it may run a `__repr__` of the program."""
     if _has_entries(mapping):
         world.settle(mapping)
@@ -157,7 +157,7 @@ def _unpacked(vm: Interpreter, value: Any) -> Any:
 
 
 def _left(iterator: Any) -> Iterator[Any]:
-    """What an iterator still gives. It is asked for no iterator again."""
+    """The remaining items of an iterator, whose `__iter__` is not called."""
     with suppress(StopIteration):
         while True:
             yield next(iterator)

@@ -64,7 +64,7 @@ def _call(
 
 
 def _super_arguments(vm: Interpreter, frame: Frame) -> tuple[Any, ...]:
-    """What zero-argument `super()` takes from the frame."""
+    """Arguments of a zero-argument `super()`, read from the frame."""
     code = frame.code
     if not code.co_argcount:
         raise RuntimeError("super(): no arguments")
@@ -89,7 +89,7 @@ def _in_cell(vm: Interpreter, cell: CellType) -> Any:
 
 
 def _has_items(cls: type) -> bool:
-    """Whether the program gave a class items by number; what C code calls so are keys."""
+    """True if the program gave a class `__getitem__`; C's own methods do not count."""
     return type(vars(cls).get("__getitem__", _C)) is not type(_C)
 
 

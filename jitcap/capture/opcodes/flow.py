@@ -182,8 +182,8 @@ def check_eg_match(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("PREP_RERAISE_STAR")
 def prep_reraise_star(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    """What is raised after the `except*` clauses: what they left of `error`, as it was nested, and
-    what they raised."""
+    """Push the exception raised after the `except*` clauses: the rest of `error`, nested as it was,
+    and the exceptions that they raised."""
     error, left = frame.popn(2)
     parts = [e for e in left if e is not None]
     if not isinstance(error, BaseExceptionGroup):  # one clause ran: at most one can be raised
@@ -205,7 +205,7 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 def _is_part(error: BaseException, whole: BaseException) -> bool:
-    """Whether a group is what a split left of another one."""
+    """True if all leaves of a group are leaves of another one, which was split."""
     held = {id(leaf) for leaf in _leaves(whole)}
     return isinstance(error, BaseExceptionGroup) and all(id(e) in held for e in _leaves(error))
 
