@@ -265,7 +265,8 @@ def _promised(fn: Function) -> int:
         return 1
     if promised is None:
         return 0
-    return len(get_args(promised)) if get_origin(promised) is tuple else 1
+    each = get_args(promised) if get_origin(promised) is tuple else (Tensor,)
+    return 1 if ... in each else len(each)  # `tuple[Tensor, ...]` does not say how many
 
 
 def _many(result: Any) -> tuple[Any, ...]:

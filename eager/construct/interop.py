@@ -232,9 +232,9 @@ def asarray(
     requires_grad: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """A tensor, by `as_tensor`; `copy=True` never shares memory, `copy=False` raises ValueError if
-    it has to be converted. `requires_grad`: None keeps the history of a tensor, False leaves it."""
+    it is converted or moved. `requires_grad`: None keeps a tensor's history, False leaves it."""
     out = as_tensor(obj, dtype=dtype, device=device)
-    if isinstance(obj, (Tensor, np.ndarray)) and as_tensor(obj).dtype is out.dtype:
+    if isinstance(obj, (Tensor, np.ndarray)) and as_tensor(obj).aval == out.aval:
         out = out.clone() if copy else out
     elif copy is False:
         raise ValueError("asarray(): copy=False, but obj has to be converted")

@@ -165,3 +165,13 @@ def test_names():
             custom_op(name, lambda x: x)
     with pytest.raises(ValueError, match="mutates_args names no argument: 'y'"):
         custom_op("tests::unknown", lambda x: x, mutates_args=("y",))
+
+
+def test_a_tuple_of_no_length_in_an_annotation_says_nothing():
+    def halves(x: eager.Tensor) -> tuple[eager.Tensor, ...]:
+        return x / 2, x / 2, x / 1
+
+    three = custom_op("tests::halves", halves, outputs=3)
+    assert [t.item() for t in three(eager.tensor(4.0))] == [2, 2, 4]
+    with pytest.raises(TypeError, match="1"):
+        custom_op("tests::halves_of_one", halves)(eager.tensor(4.0))

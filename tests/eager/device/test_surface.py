@@ -357,3 +357,10 @@ def test_without_a_device_there_is_one_clear_line(monkeypatch):
     monkeypatch.setenv("JITCAP_DEVICE", "sim")
     with pytest.raises(DeviceUnavailable, match="cuda:0 alone"):
         eager.ones(2).to("cuda:1")
+
+
+def test_asarray_without_a_copy_does_not_move():
+    for x in (eager.ones(2), np.ones(2)):
+        with pytest.raises(ValueError, match="copy=False"):
+            eager.asarray(x, device="cuda", copy=False)
+        assert eager.asarray(x, device="cuda").tolist() == [1, 1]

@@ -394,3 +394,14 @@ def test_a_loop_that_is_none_is_not_tried_at_each_turn(monkeypatch):
         for n in (10, 20, 30, 40):
             assert step(x, n)[1] == fn(x, n)[1]
     assert len(made) < 30
+
+
+def test_a_number_too_long_for_text_in_both_ways():
+    long = 10**5000
+
+    def step(x):
+        n = long if x.sum() > 0 else long + 0
+        return x, n == long
+
+    compiled = jit(step, backend="python", fullgraph=True)
+    assert [compiled(eager.ones(2) * k)[1] for k in (1, -1)] == [True, True]
