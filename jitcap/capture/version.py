@@ -1,6 +1,6 @@
 """Between capture and the entry: one compiled version of a function, and what was asked for.
 
-A `Compiled` comes from the whole road (`entry.compile_call`) or from disk (`kept.recall`).
+A `Compiled` comes from the whole road (`entry.compile_call`) or from disk (`versions.recall`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Compiled:
     trail: Trail
     graph: Graph | None = None
     varying: frozenset[str] = frozenset()
-    files: Any = None  # `kept.Files`
+    files: Any = None  # `versions.Files`
 
     def about(self) -> str:
         """In a line: what it takes, and how much it is."""

@@ -52,7 +52,7 @@ PACKAGES: Final = ("eager", "codegen", "jitcap")
 DTYPES: Final = {d.np.name: d.np for d in dt.ALL} | {
     np.dtype(name).name: np.dtype(name) for name in ("u2", "u4", "u8")
 }
-PARTS: Final = "wiring"  # an entry of this is of a device (`placed.py`)
+PARTS: Final = "wiring"  # an entry of this is of a device (`cut_cache.py`)
 _BYTES: Final = 1 << 48
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Kept versions: an entry as capture wrote it -> rows (`terms`). Only writing does this.
+"""Kept versions: an entry as capture wrote it -> rows (`entry_ir`). Only writing does this.
 
 The statements of an entry are few, and so are their parts. What is not among them makes the version
 one of its process alone.

@@ -3,8 +3,8 @@
     remember    Compiled -> entry code, its constants, guards and graph, under the call's key
     recall      a call -> the versions kept for calls like it, whose guards hold for it
 
-What is kept is the entry as it was generated, guards included, as data (`terms`). Its constants are
-read back (`records`), or taken from the live program (the function itself, and what the guards
+What is kept is the entry as it was generated, guards included, as data (`entry_ir`). Its constants
+are read back (`codec`), or taken from the live program (the function itself, and what the guards
 find) if they are made of the same text (`fingerprint`). Reading runs and imports nothing. A version
 that depends on something of its process (an id, the order of a set of strings), or names an object
 that has no place, is not kept.

@@ -1,11 +1,11 @@
 """Around the compiled graph, on request: is it what Python does?
 
 verified.py   `verify=True`: every call runs plainly, and the compiled version beside it
-contents.py   what objects hold, before and after, and copies of arrays (`copies.py`)
+snapshot.py   what objects hold, before and after, and copies of arrays (`copies.py`)
 compare.py    two values side by side
-noise.py      how far two right answers may lie apart
+tolerance.py  how far two right answers may lie apart
 host.py       what is printed, logged and warned of
-blame.py      a difference -> the operation or the place, the user's line, and why
+bisect.py     a difference -> the operation or the place, the user's line, and why
 nans.py       `check_nans=True`: the first operation that makes a NaN
 """
 

@@ -1,4 +1,4 @@
-"""Verified calls: what is known of one call, as data. `verified.py` -> `blame.py`."""
+"""Verified calls: what is known of one call, as data. `verified.py` -> `bisect.py`."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
               the ones that the user gets
     compare   the value, everything that was read or written, random generators, the host's output,
               and the gradients that the results would pass on
-    blame     a difference is searched for its cause (`blame.py`) and raised as VerifyError
+    blame     a difference is searched for its cause (`bisect.py`) and raised as VerifyError
 
 A program that is split is verified segment by segment: the plain run of a segment executes its
 instructions one by one.
