@@ -72,7 +72,7 @@ class OutputNode(_Compiled):
         tensor._node, tensor._index, tensor._requires_grad = self, index, True
 
     def watches(self, index: int, wanted: set[tuple[int, int]] | None) -> bool:
-        """Whether somebody wants to see the gradient of an output."""
+        """True if somebody wants to see the gradient of an output."""
         return bool(
             (self.hooks and (self.hooks.get(index) or BEFORE in self.hooks))
             or (self.retained and index in self.retained)
@@ -83,7 +83,7 @@ class OutputNode(_Compiled):
         return [grads[i] for i in self.places]
 
     def raises(self, index: int) -> bool:
-        """Whether an op behind an output has no derivative."""
+        """True if an op behind an output has no derivative."""
         for edge, place in zip(self.edges, self.places, strict=True):
             assert edge is not None
             node, slot = edge
@@ -122,7 +122,7 @@ LOOKS: Final = 256  # of one region, that are remembered
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Looks:
-    """What the tensors of a region are like in calls with these `sizes`, by symbol: eager's tape
+    """Metadata of the tensors of a region in calls with these `sizes`, by symbol: eager's tape
     knows ints only. `outs` of the slots; the other fields are those of `Joint`."""
 
     sizes: Mapping[str, int]
@@ -199,7 +199,7 @@ class Region:
     def _places(
         self, written: frozenset[int], replaced: frozenset[int]
     ) -> dict[Node, tuple[str, int]]:
-        """Where values are after the forward, in memory that nobody may write before the backward:
+        """Places of values after the forward, in memory that nobody may write before the backward:
         inputs and results that eager itself would have saved, and numbers.
 
         Memory that the region writes does not keep its value: such an input counts as a value of
@@ -240,7 +240,7 @@ class Region:
         return results
 
     def looks(self, values: tuple[int, ...]) -> Looks:
-        """What tensors are like where the symbols have these values."""
+        """Metadata of the tensors where the symbols have these values (a memo)."""
         found = self._looks.get(values)
         if found is None:
             found = Looks.of(self.joint, dict(zip(self.symbols, values, strict=True)))
@@ -290,7 +290,7 @@ def _may_lead(edge: tuple[Any, int], wanted: set[tuple[int, int]] | None) -> boo
 
 
 class Kept:
-    """What one call keeps for its backward: arrays and numbers, and the versions of the tensors
+    """Values that one call saves for backward: arrays and numbers, and the versions of the tensors
     that they are of (not the tensors: their histories would make cycles)."""
 
     __slots__ = ("storages", "values", "versions")
@@ -338,7 +338,7 @@ class RegionNode(_Compiled):
     def edge(
         self, slot: int, output: OutputNode, index: int, tensor: Tensor
     ) -> tuple[autograd.Node, int]:
-        """What an output hangs on: this node, or a stage where other outputs are behind it."""
+        """The edge of an output: to this node, or to a stage if other outputs are behind it."""
         if not self.region.joint.segments[slot].behind:
             if self.region.watchable:
                 self.outputs[slot] = output, index
@@ -470,7 +470,7 @@ def _contiguous(value: Any) -> Any:
 
 
 def _strided(array: Any, strides: tuple[int, ...]) -> Any:
-    """The same values laid out with `strides` (in elements)."""
+    """A copy of `array` laid out with `strides` (in elements)."""
     if type(array) is DeviceArray:
         there = transfer.strided(array.aval, strides)
         on_device.store(there, array)

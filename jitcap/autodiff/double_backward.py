@@ -69,7 +69,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tape:
-    """What was recorded of a graph. Values are positions: inputs first, then operations."""
+    """Record of the tape of a graph. Values are positions: inputs first, then operations."""
 
     slots: tuple[int, ...]
     masks: dict[int, tuple[bool, ...]]  # calls that were recorded: for each operand, whether it was
@@ -127,7 +127,7 @@ def tape_of(
     *,
     hooked: bool,
 ) -> Tape:
-    """What `tracer` noted of the tape, for the graph whose nodes are at `place`."""
+    """The tape that `tracer` recorded, for the graph whose nodes are at `place`."""
     number = {id(t): i for i, t in enumerate(leaves)}
     starts = {
         place[h]: number[id(leaf)]
@@ -155,7 +155,7 @@ def bodies_of(nodes: Iterable[Node]) -> list[Node]:
 
 
 def _inside(tracer: Tracer, nodes: Iterable[Node]) -> tuple[dict[int, tuple[bool, ...]], str]:
-    """What was recorded in the graphs that nodes hold, and what of it cannot be done again."""
+    """Masks recorded in the subgraphs of nodes, and the reason if they cannot be done again."""
     holders = [n for n in nodes if subgraphs(n)]
     if holders and any(h in tracer.outlines.inside for f in tracer.functions for h, _ in f.outs):
         return {}, "a Function is called in control flow"

@@ -77,7 +77,7 @@ class Joint:
 
     @property
     def finds_sizes_late(self) -> bool:
-        """Whether the backward itself finds sizes: those that gradients decide."""
+        """True if the backward itself finds sizes: those that gradients decide."""
         late = set(self.graph.inputs[self.primals :])
         for n in self.graph.nodes:
             if not late.isdisjoint(n.parents):
@@ -159,7 +159,7 @@ def build_joint(
 
 
 def segments_of(slots: Sequence[Tensor], place: Mapping[Node, int]) -> tuple[Segment, ...]:
-    """How the histories of slots lie behind each other."""
+    """The segment of each slot: how the histories of slots lie behind each other."""
     kept = [frozenset(place[h] for h in _saved_values((t,)) if h in place) for t in slots]
     by_edge = {(t._node, t._index): i for i, t in enumerate(slots)}
     nodes: list[set[autograd.Node]] = []
@@ -243,7 +243,7 @@ def behind(tensors: Iterable[Tensor]) -> Iterator[autograd.Node]:
 
 
 def _underived(node: autograd.Node) -> str:
-    """What a node of the tape raises for want of a derivative."""
+    """Message of the error that a node of the tape raises if it has no derivative, or ""."""
     return node.underived() if isinstance(node, OpNode) else ""
 
 
@@ -259,7 +259,7 @@ def leaves_of(tensors: Iterable[Tensor]) -> list[Tensor]:
 
 
 def _saved(node: autograd.Node) -> Iterator[Saved]:
-    """What a node of the tape keeps for its derivative."""
+    """Saved tensors of a node of the tape."""
     if isinstance(node, autograd.FunctionNode):
         values = list(node.ctx._saved or ())
     else:
@@ -280,8 +280,8 @@ def _saved_values(slots: Sequence[Tensor]) -> Iterator[Node]:
 
 
 def why_spent(tensor: Tensor) -> str:
-    """What eager says when the tensor's history was used up, or what it saved overwritten, inside
-    the region; "" if it was not."""
+    """Message of eager's error if the tensor's history was freed, or a value that it saved was
+    overwritten, inside the region; "" if not."""
     for node in _history((tensor,)):
         if getattr(node, "saved", ()) is None:
             return FREED
@@ -294,5 +294,5 @@ def why_spent(tensor: Tensor) -> str:
 
 
 def runs_python(tensors: Iterable[Tensor]) -> bool:
-    """Whether the backward of `tensors` calls the user's own functions."""
+    """True if the backward of `tensors` calls the user's own functions."""
     return any(node.hooks or isinstance(node, autograd.FunctionNode) for node in _history(tensors))

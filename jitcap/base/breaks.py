@@ -219,7 +219,7 @@ class Record:
         return self.show(self.why, self.hint)
 
     def show(self, why: str, hint: str) -> str:
-        """As text, without what is empty."""
+        """Text of the refusal, without empty parts."""
         lines = [f"{self.kind}: {self.what}", f"  at {self.place}", self.place.excerpt()]
         lines += [f"  why:  {why}"] * bool(why) + [f"  hint: {hint}"] * bool(hint)
         return "\n".join(line for line in lines if line)

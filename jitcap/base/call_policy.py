@@ -76,25 +76,25 @@ _SLOTS: Final = (
 
 
 def is_slot(member: Any) -> bool:
-    """Whether a member of a class is one of C's, or None, which says that there is none."""
+    """True if a member of a class is one of C's, or None, which says that there is none."""
     return isinstance(member, _SLOTS)
 
 
 def answers_for_itself(cls: Any) -> bool:
-    """Whether instances of a class are hashed or compared by the program's methods."""
+    """True if instances of a class are hashed or compared by the program's methods."""
     return not is_slot(cls.__hash__) or not is_slot(cls.__eq__)
 
 
 @lru_cache(maxsize=4096)
 def is_native_module(name: str) -> bool:
-    """Whether functions of the module `name` are called, not interpreted."""
+    """True if functions of the module `name` are called, not interpreted."""
     if name in _OURS:
         return True
     return name.partition(".")[0] == "eager" and not name.startswith(_READ)
 
 
 def is_library_module(name: str) -> bool:
-    """Whether a module's functions are taken as fixed: ours, NumPy's, the standard library's. A
+    """True if a module's functions are taken as fixed: ours, NumPy's, the standard library's. A
     user's `profile.py` is none of them."""
     top = name.partition(".")[0]
     if top not in sys.stdlib_module_names:
@@ -107,7 +107,7 @@ def is_library_module(name: str) -> bool:
 
 
 def is_library_space(space: dict[str, Any]) -> bool:
-    """Whether a function's globals are those of a library's module."""
+    """True if a function's globals are those of a library's module."""
     name = space.get("__name__")
     if type(name) is not str or not is_library_module(name):
         return False
@@ -116,7 +116,7 @@ def is_library_space(space: dict[str, Any]) -> bool:
 
 
 def is_library_class(cls: type) -> bool:
-    """Whether a class is one of a library's module."""
+    """True if a class is one of a library's module."""
     if not is_library_module(cls.__module__):
         return False
     module = sys.modules.get(cls.__module__)
@@ -125,7 +125,7 @@ def is_library_class(cls: type) -> bool:
 
 @per_class
 def is_programs_class(cls: type) -> bool:
-    """Whether an instance runs code that is neither a library's nor an installed package's."""
+    """True if an instance runs code that is neither a library's nor an installed package's."""
     return any(_is_programs_module(b.__module__) for b in cls.__mro__ if is_python_class(b))
 
 
@@ -135,21 +135,21 @@ def _is_programs_module(name: str) -> bool:
 
 
 def name_of(fn: Any) -> str:
-    """What a callable is called in messages. An object of the program is not asked."""
+    """Name of a callable in messages. An object of the program is not asked."""
     cls = type(fn)
     name: str = cls.__qualname__
     return name if is_programs_class(cls) else getattr(fn, "__qualname__", name)
 
 
 def is_programs(value: Any) -> bool:
-    """Whether a function, or an object that is asked something, is the program's."""
+    """True if a function, or the class of any other object, is the program's."""
     if type(value) is FunctionType:
         return _is_programs_module(value.__module__)
     return is_programs_class(type(value))
 
 
 def is_native(fn: FunctionType, around: tuple[FunctionType, ...] = ()) -> bool:
-    """Whether `fn` is called natively. A closure with the user's functions is interpreted, also
+    """True if `fn` is called natively. A closure with the user's functions is interpreted, also
     where they are in one that it holds: `vmap(grad(f))`. `around`: those that hold it."""
     if not is_native_module(fn.__globals__.get("__name__", "")):
         return False
@@ -159,7 +159,7 @@ def is_native(fn: FunctionType, around: tuple[FunctionType, ...] = ()) -> bool:
 
 
 def is_interpreted(fn: FunctionType) -> bool:
-    """Whether a call of `fn` reads its bytecode."""
+    """True if a call of `fn` reads its bytecode."""
     return not is_native(fn) and fn.__globals__.get("__name__", "").partition(".")[0] != "numpy"
 
 
@@ -189,7 +189,7 @@ def is_python_class(cls: type) -> bool:
 
 
 def _is_written_in_c(cls: type, value: Any) -> bool:
-    """Whether a member of a class is a method in C of its own, as an extension's classes have: they
+    """True if a member of a class is a method in C of its own, as an extension's classes have: they
     are heap types, too."""
     owner = "__self__" if type(value) is types.BuiltinFunctionType else "__objclass__"
     methods = (types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType)
@@ -205,5 +205,5 @@ def shown(cls: type) -> str:
 
 
 def is_native_class(cls: type) -> bool:
-    """Whether the methods of `cls` are called natively."""
+    """True if the methods of `cls` are called natively."""
     return is_native_module(cls.__module__)

@@ -45,7 +45,7 @@ SHOWN: Final = 8  # recompiles in the print of Stats, the last ones
 
 @dataclass(slots=True)
 class Stats:
-    """What happened to one jitted function. `kernels` and `callbacks` (NumPy's kernels, called by
+    """Statistics of one jitted function. `kernels` and `callbacks` (NumPy's kernels, called by
     compiled code) count those of all compiled versions.
 
     `fallbacks` counts the calls that ran as plain Python, as a whole or in part, because something
@@ -201,7 +201,7 @@ def on_behalf() -> Iterator[None]:
 
 
 def _audience() -> tuple[Any, ...]:
-    """What decides who hears a warning."""
+    """State of the process that decides who hears a warning."""
     shown = getattr(warnings, "_showwarnmsg_impl", None)
     return warnings.filters, warnings.showwarning, shown, sys.stderr
 
@@ -224,8 +224,8 @@ def forget_announcements() -> None:
 
 
 def note_fault(name: str, fault: Exception) -> None:
-    """Where sizes as symbols are given up: code that the C++ compiler refuses is a fault of ours,
-    which is said once. Raises it under `JITCAP_STRICT`."""
+    """Report that symbolic sizes are given up: code that the C++ compiler refuses is a fault of
+    ours, which is said once. Raises it under `JITCAP_STRICT`."""
     if isinstance(fault, CompileError):
         if config.strict:
             raise fault

@@ -31,7 +31,7 @@ UNROLLED: Final = 4  # elements of a tuple that are compared one by one in gener
 
 
 def comparable(value: Any) -> bool:
-    """Whether `condition` can tell `value` from every other."""
+    """True if `condition` can tell `value` from every other."""
     kind = type(value)
     if kind in (tuple, list, frozenset, set):
         return all(type(x) in _ATOMS for x in value)
@@ -81,7 +81,7 @@ def _contents(value: Any, v: str, bind: Bind) -> str:
 
 
 def is_wide(value: Any) -> bool:
-    """Whether a number is so long that a setting decides if Python writes its digits."""
+    """True if a number is so long that a setting decides if Python writes its digits."""
     return issubclass(type(value), int) and value.bit_length() > WIDE
 
 
@@ -91,7 +91,7 @@ def base_of(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """What tells one constant from another of its type: its `repr`, but not the program's."""
+    """Text that tells one constant from another of its type: its `repr`, but not the program's."""
     if is_wide(value):
         return hex(value)
     cls = type(value)
@@ -102,7 +102,7 @@ def text_of(value: Any) -> str:
 
 
 def identity(value: Any) -> Any:
-    """What tells one part of a guard from every other: constants by type and value, the rest as
+    """Key that tells one part of a guard from every other: constants by type and value, the rest as
     objects, which are not asked how they are hashed and compared."""
     cls = type(value)
     if cls in _ATOMS:
@@ -117,7 +117,7 @@ def identity(value: Any) -> Any:
 
 
 def same_items(items: Sequence[Any], constant: Sequence[Any]) -> bool:
-    """Whether these are the same atoms in the same order. Asks no object of the program."""
+    """True if these are the same atoms in the same order. Asks no object of the program."""
     if len(items) != len(constant):
         return False
     if all(map(is_, items, constant)):
@@ -126,7 +126,7 @@ def same_items(items: Sequence[Any], constant: Sequence[Any]) -> bool:
 
 
 def same_set(found: set[Any], constant: frozenset[tuple[type, Any]]) -> bool:
-    """Whether a set has these atoms, given with their types, in any order. Asks no object of the
+    """True if a set has these atoms, given with their types, in any order. Asks no object of the
     program."""
     if len(found) != len(constant):
         return False
@@ -138,7 +138,7 @@ def same_set(found: set[Any], constant: frozenset[tuple[type, Any]]) -> bool:
 
 
 def all_are(cls: type, values: tuple[Any, ...]) -> bool:
-    """Whether each value is of this very class."""
+    """True if each value is of this very class."""
     for value in values:  # noqa: SIM110 - many are asked, at every call
         if type(value) is not cls:
             return False
@@ -146,23 +146,23 @@ def all_are(cls: type, values: tuple[Any, ...]) -> bool:
 
 
 def same_keys(keys: Any, constant: tuple[Any, ...]) -> bool:
-    """Whether a dictionary (or a view of one) has these keys, in this order."""
+    """True if a dictionary (or a view of one) has these keys, in this order."""
     if len(keys) != len(constant):
         return False
     return all(map(is_, keys, constant)) or same_items([*keys], constant)
 
 
 def lacks(table: Any, names: tuple[str, ...]) -> bool:
-    """Whether a namespace holds none of these names."""
+    """True if a namespace holds none of these names."""
     return bool(table.keys().isdisjoint(names))
 
 
 def same_members(table: Any, among: frozenset[str], held: frozenset[str]) -> bool:
-    """Whether of the names `among` a namespace holds just those."""
+    """True if, of the names `among`, a namespace holds just those in `held`."""
     keys = table.keys()
     return bool(keys & among == held) if held else bool(keys.isdisjoint(among))
 
 
 def same_scalar(value: Any, constant: Any) -> bool:
-    """Whether two NumPy scalars of one type are the same, bit by bit."""
+    """True if two NumPy scalars of one type are the same, bit by bit."""
     return bool(value.dtype == constant.dtype and value.tobytes() == constant.tobytes())

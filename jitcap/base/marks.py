@@ -1,4 +1,4 @@
-"""What users tell capture from inside their programs: marks on functions and tensors.
+"""Marks on functions and tensors: hints that users give capture from inside their programs.
 
 None of these changes what a program computes, only what is compiled: where it splits, and which
 sizes are symbols from the start. (A size that has changed between calls is one by itself.)
@@ -65,12 +65,12 @@ def marks_of(tensor: Tensor) -> Marks:
 
 
 def any_marked() -> bool:
-    """Whether a tensor that is alive has marks."""
+    """True if a tensor that is alive has marks."""
     return bool(_marked)
 
 
 def any_static() -> bool:
-    """Whether a tensor that is alive has a dimension whose sizes are compiled one by one."""
+    """True if a tensor that is alive has a dimension whose sizes are compiled one by one."""
     return any(mark is STATIC for _, marks in [*_marked.values()] for mark in marks.values())
 
 

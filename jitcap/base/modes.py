@@ -44,8 +44,8 @@ class Modes:
         default.before[:] = self.blocks
 
     def tests(self, names: Any) -> Iterator[str]:
-        """What is true of a thread that computes under others. `names` binds objects. Blocks do not
-        matter where there are none: what ends here began here."""
+        """Conditions, one of which is true in a thread with other modes. `names` binds objects.
+        Blocks do not matter where there are none: what ends here began here."""
         tape, there = names.bind(mode), names.bind(default)
         yield f"{tape}.enabled is not {self.grad}"
         yield f"{tape}.inference is not {self.inference}"

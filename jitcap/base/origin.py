@@ -50,7 +50,7 @@ class Origin:
         return self.reads.format(*map(var, self.parents()), *map(bind, self.binds()), o=self)
 
     def show(self) -> str:
-        """How the user would write it."""
+        """The expression that the user would write for it."""
         return self.shows.format(o=self)
 
     def __str__(self) -> str:
@@ -165,7 +165,7 @@ class DrawnPart(Drawn):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Told(Drawn):
-    """What a clock says once the graph has run."""
+    """Time that a clock says once the graph has run."""
 
 
 # ---- one step from another place
@@ -272,7 +272,7 @@ def entry_of(table: Any, key: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slot(Step):
-    """What a slot holds, read without the class's `__getattribute__` or `__getattr__`."""
+    """Value of a slot, read without the class's `__getattribute__` or `__getattr__`."""
 
     reads, shows = "{1}({2}, {0})", "{o.base}.{o.name}"
     name: str
@@ -284,7 +284,7 @@ class Slot(Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsUnset(Slot):
-    """Whether a slot holds nothing."""
+    """Test of a slot: true if it is unset."""
 
     shows = "not hasattr({o.base}, {o.name!r})"
 
@@ -303,7 +303,7 @@ class CellOf(Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contents(Step):
-    """What a closure cell holds."""
+    """Contents of a closure cell."""
 
     reads = "{0}.cell_contents"
 

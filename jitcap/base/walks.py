@@ -37,7 +37,7 @@ def reach(
 def after_parents(
     end: T, parents: Callable[[T], Iterable[T]], is_done: Callable[[T], bool]
 ) -> Iterator[T]:
-    """What has to be done for `end`, parents first. Who walks does a thing before the next one."""
+    """Items to do for `end`, parents first. The caller does each before it asks for the next."""
     stack = [end]
     while stack:
         top = stack[-1]

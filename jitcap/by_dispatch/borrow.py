@@ -209,7 +209,7 @@ class Borrower:
         return self.opaque(real, origin)
 
     def opaque(self, real: Any, origin: Origin) -> Any:
-        """What nothing can guard: refused, unless it is an attribute that may be left alone."""
+        """Refuse what nothing can guard, unless it is an attribute that may be left alone."""
         owner = origin.base if isinstance(origin, Item) else None
         if isinstance(owner, DictOf | MembersOf) and type(origin.key) is str:  # type: ignore[attr-defined]
             self.idle.setdefault(origin.key, f"{origin.show()} is a {type(real).__qualname__}")  # type: ignore[attr-defined]
@@ -337,7 +337,7 @@ class Borrower:
         return load(self.s, real, origin)
 
     def members(self, cls: type) -> None:
-        """What a class of the program and its bases hold, and that they hold no more."""
+        """Guard the members of a class of the program and its bases, and their number."""
         for owner in cls.__mro__:
             if not is_python_class(owner) or id(owner) in self.met:
                 continue
@@ -359,7 +359,7 @@ class Borrower:
                     self.known.setdefault(id(fn.__code__), fn)
 
     def _library(self, owner: type) -> None:
-        """What makes up a step, of a library's class."""
+        """Guard the members of a library's class that make up a step."""
         self.classes.append((owner, dict(vars(owner))))
         table = self.s.namespaces[id(owner)]
         for name in sorted(_STEPS & vars(owner).keys()):
@@ -422,8 +422,8 @@ class Borrower:
         return real
 
     def code_is_known(self, code: CodeType) -> bool:
-        """Whether the closure of a function with this code is loaded; that of a method of a class
-        that was met is loaded now."""
+        """True if the closure of a function with this code is loaded, or it has none; that of a
+        method of a class that was met is loaded now."""
         if id(code) in self.codes:
             return True
         fn = self.known.get(id(code))

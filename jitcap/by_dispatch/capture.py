@@ -53,7 +53,7 @@ def capture(
     dynamic: frozenset[str] = frozenset(),
     unsafe: frozenset[str] = frozenset(),
 ) -> Captured:
-    """As `jitcap.capture.capture`; where the bytecode is not known the call is traced by dispatch.
+    """Capture a call by its bytecode; where that is not known the call is traced by dispatch.
 
     Raises Break (see its `record()`) when the call cannot be captured as a whole."""
     if bytecode.is_known():
@@ -218,7 +218,7 @@ def _tell_apart(session: DispatchSession) -> None:
 
 
 def _check(session: DispatchSession) -> None:
-    """What the program did is what can be replayed."""
+    """Raise Break if the program did what cannot be replayed."""
     if default_dtype[0] is not session.default_dtype:
         default_dtype[0] = session.default_dtype
         raise Break("effect", "the default dtype is changed")
@@ -245,6 +245,6 @@ def _check(session: DispatchSession) -> None:
 
 
 def _is_longer(shadow: ListShadow) -> bool:
-    """Whether the program appended to a list: it is another one at each call."""
+    """True if the program appended to a list: it is another one at each call."""
     added = shadow.count() > len(shadow.base)
     return added and all(a is b for a, b in zip(shadow.base, shadow.items(), strict=False))

@@ -50,7 +50,7 @@ class DispatchTracer(CaptureTracer):
     def emit(
         self, op: Op, operands: Sequence[Arg], attrs: Attrs, outs: tuple[Aval, ...]
     ) -> tuple[Node, ...]:
-        """As the base class. Another thread must not take part: it would see what is borrowed."""
+        """Emit an op. Another thread must not take part: it would see what is borrowed."""
         if threading.get_ident() != self.thread:
             what = f"another thread uses a tensor while {self.name} is traced"
             self.owner.note(Break("effect", what))
@@ -58,7 +58,7 @@ class DispatchTracer(CaptureTracer):
         return super().emit(op, operands, attrs, outs)
 
     def concretize(self, number: SymNumber, want: type) -> Any:
-        """As the base class; a refusal stands, whatever the program catches."""
+        """Concretize a run-time number; a refusal stands, whatever the program catches."""
         try:
             return super().concretize(number, want)
         except Exception as refusal:
@@ -70,7 +70,7 @@ class DispatchTracer(CaptureTracer):
         return super().item(traced)
 
     def _lift_concrete(self, tensor: Tensor) -> Traced:
-        """As the base class; a tensor that was there before is reached in a way that is unknown."""
+        """Lift a constant tensor; refuse one that was there before: no guard knows its origin."""
         if self._memory is None:
             self._memory = {memory_of(t) for t in self.owner.borrower.before}
         if memory_of(tensor) in self._memory:
@@ -109,7 +109,7 @@ class DispatchSession(Session):
     # ---- where we are
 
     def is_user(self, space: dict[str, Any]) -> bool:
-        """Whether code with these globals is the program's."""
+        """True if code with these globals is the program's."""
         known = self._libraries.get(id(space))
         if known is None:
             known = self._libraries[id(space)] = is_library_space(space)
@@ -150,7 +150,7 @@ class DispatchSession(Session):
             link = link.tb_next
 
     def raised(self, error: BaseException) -> bool:
-        """Whether the program itself raised it, and not a signal, anywhere."""
+        """True if a raise instruction of the program raised it, and not a signal, anywhere."""
         link = error.__traceback__
         while link is not None and link.tb_next is not None:
             link = link.tb_next

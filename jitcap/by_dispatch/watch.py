@@ -225,7 +225,7 @@ class Watch:
             raise Break("opaque object", f".{min(parts)} is named, of which no guard can be made")
 
     def _members_of(self, module: ModuleType) -> None:
-        """What code that ran may read of a module."""
+        """Guard or load the members of a module that code that ran may read."""
         space = vars(module)
         if is_library_space(space):
             self._library(module)
@@ -237,7 +237,7 @@ class Watch:
             shadow.touch(self.s, name)
 
     def _library(self, module: ModuleType) -> None:
-        """What code names of a library's module stays."""
+        """Guard that the members of a library's module that code names stay."""
         space, seen = vars(module), self._modules.setdefault(id(module), set())
         place = Fixed(space, module.__name__)
         for name in self._used:
@@ -307,7 +307,7 @@ def _check_library(code: CodeType, space: dict[str, Any]) -> None:
 
 
 def is_drawing(value: Any) -> bool:
-    """Whether it is a method of a generator: CPython does not always say that one is called."""
+    """True if it may draw numbers (a generator's method): CPython may not report its calls."""
     if getattr(value, "__module__", None) == "decimal" or value is sys.modules.get("decimal"):
         return True  # it reads and writes a context
     owner = getattr(value, "__self__", value)
@@ -324,7 +324,7 @@ def nested(code: CodeType) -> Iterator[CodeType]:
 
 @lru_cache(maxsize=4096)
 def compares_identity(code: CodeType) -> bool:
-    """Whether a code has an `is` between what are not None, True or False."""
+    """True if a code has an `is` whose right operand is none of `_SINGLETONS`."""
     last = None
     for each in dis.get_instructions(code):
         constant = last is not None and "CONST" in last.opname and last.argval in _SINGLETONS

@@ -32,7 +32,7 @@ class KeptPart(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What is kept of a graph: how its parts go together, they, and what `explain` says."""
+    """Stored form of a split graph: its wiring, its parts, and the notes for `explain`."""
 
     wiring: Wiring
     parts: tuple[KeptPart, ...]
@@ -71,7 +71,7 @@ def remember(key: str, kept: Kept) -> bool:
 
 
 def recall(key: str) -> Kept | None:
-    """What is kept under a name. Never raises for what is on disk."""
+    """The split graph stored under `key`, or None. Never raises for what is on disk."""
     entry = cache.default().get(key)
     if entry is None or PARTS not in entry.data:
         return None

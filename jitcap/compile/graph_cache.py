@@ -99,7 +99,7 @@ def digest_of(graph: Graph, rest: Sequence[Any], machine: str) -> str:
 
 
 def known(graph: Graph) -> list[Any]:
-    """What is known of the symbols in a graph: their ranges, what was answered about sizes (or is
+    """Facts about the symbols in a graph: their ranges, what was answered about sizes (or is
     checked), and how large they are, by which costs are reckoned."""
     scope = _scope(graph) if graph.has_symbols else None
     if scope is None:
@@ -116,8 +116,8 @@ def _runs(values: Sequence[str]) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Place:
-    """Where the artifact of a graph lies, or will. `scope`: of its symbols; `known`: how many
-    answers that had before compiling asked for more."""
+    """Location on disk of the artifact of a graph. `scope`: of its symbols; `known`: number of
+    answers that it had before compiling asked for more."""
 
     key: str
     target: Target
@@ -130,7 +130,7 @@ class Place:
         return self.found(lambda name: recall(name, program, self.target))
 
     def found(self, by_name: Callable[[str], T | None]) -> tuple[T, str] | None:
-        """The same of what `by_name` finds."""
+        """The value that `by_name` finds, and its name; the answers are guarded as in `recall`."""
         asked = [] if self.scope is None else self._asked()
         if asked is None:
             return None
@@ -145,7 +145,8 @@ class Place:
         return found, name
 
     def _asked(self) -> list[tuple[str, SymInt, bool]] | None:
-        """What compiling this graph asked; None if it was not compiled, or for other answers."""
+        """Questions that compiling this graph asked, with their answers; None if it was not
+        compiled, or if the answers are others now."""
         assert self.scope is not None
         entry = cache.default().get(self.key)
         if entry is None:
@@ -159,7 +160,7 @@ class Place:
         return asked if fits else None
 
     def answers(self) -> list[Any]:
-        """What was asked about sizes since, as data."""
+        """Answers about sizes since then, as data."""
         asked = [] if self.scope is None else [*self.scope.answers.items()][self.known :]
         return [_answer_data((r, SymInt(terms), truth)) for (r, terms), truth in asked]
 
@@ -168,7 +169,7 @@ class Place:
         return self.keep(lambda name: remember(name, artifact), answers)
 
     def keep(self, by_name: Callable[[str], bool], answers: list[Any]) -> str | None:
-        """The same with what keeps it, and says whether it did."""
+        """Store an artifact by `by_name`, which says if it did; its name, or None if it did not."""
         if self.scope is None:
             return self.key if by_name(self.key) else None
         name = _answered(self.key, answers)
@@ -207,7 +208,7 @@ def _answer_data(answer: tuple[str, SymInt, bool]) -> list[Any]:
 
 
 def _answer(row: Any, symbols: attributes.Symbols) -> tuple[str, SymInt, bool]:
-    """What `_answer_data` wrote."""
+    """Inverse of `_answer_data`."""
     relation, data, truth = row
     size = attributes.decode_size(data, symbols)
     if relation not in ("==", ">=") or type(size) is int or type(truth) is not bool:
@@ -239,7 +240,7 @@ def recall(key: str, program: Callable[[], Program] | None, target: Target) -> A
 
 
 def _signature(data: dict[str, Any]) -> Signature:
-    """How native code is called. Raises what is in `cache.DAMAGED` if it is not this."""
+    """Signature of native code. Raises what is in `cache.DAMAGED` for other data."""
     kinds, scope = _text(data["kinds"]), Unasked()
     places = tuple((_text(name), _count(i)) for name, i in data["symbols"])
     for name, i in places:
@@ -284,7 +285,7 @@ def _host(data: dict[str, Any], symbols: attributes.Symbols) -> Host:
 
 
 def _call(data: Mapping[str, Any], symbols: attributes.Symbols) -> Callback:
-    """What `_call_data` described. Raises LookupError, TypeError or ValueError for other data."""
+    """Inverse of `_call_data`. Raises LookupError, TypeError or ValueError for other data."""
     op = REGISTRY[data["op"]]
     if not type(op).__module__.startswith("eager."):
         raise ValueError(f"{op.name} is not the library's own")
@@ -298,8 +299,8 @@ def _call(data: Mapping[str, Any], symbols: attributes.Symbols) -> Callback:
 
 
 def _call_data(call: Any) -> dict[str, Any] | None:
-    """What JSON can hold; None for a function or an op of the user's, or an attribute that is no
-    data."""
+    """A callback as JSON data; None for a function or an op of the user's, or an attribute that
+    is no data."""
     if not isinstance(call, Callback) or not type(call.op).__module__.startswith("eager."):
         return None
     try:
@@ -324,7 +325,7 @@ def _spec_data(spec: Spec) -> list[Any]:
 
 
 def _host_data(host: Host) -> dict[str, Any] | None:
-    """What `_host` reads; None for what another process does not have."""
+    """Data that `_host` reads; None for what another process does not have."""
     call = _call_data(host.call)
     specs = {"inputs": host.inputs, "outputs": host.outputs}
     data = {name: [*map(_spec_data, each)] for name, each in specs.items()}

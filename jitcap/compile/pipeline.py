@@ -225,7 +225,7 @@ def _parts(
 
 
 def _own_layout(part: Part, layout: Sequence[Strides | None]) -> list[Strides | None]:
-    """How what a part takes lies in memory: what comes to the host from a device is copied."""
+    """Known strides of a part's inputs: what comes to the host from a device is copied."""
     at_home = part.ends.place == CPU
     return [
         layout[i] if source == WHOLE and not (at_home and i in part.received) else None
@@ -252,7 +252,7 @@ def _nodes(graph: Graph) -> Iterator[Node]:
 
 
 def _is_straight(graph: Graph) -> bool:
-    """Whether no value decides what runs."""
+    """True if no value decides what runs."""
     return all(
         not isinstance(n.op, SubgraphOp) or (n.op is SCAN and all(map(_is_straight, subgraphs(n))))
         for n in graph.nodes
@@ -262,7 +262,7 @@ def _is_straight(graph: Graph) -> bool:
 def _recall_parts(
     key: str, trail: Trail, texts: Callable[[Wiring, int], Mapping[str, str]] | None
 ) -> Executable | None:
-    """What `_in_parts` made and kept under `key`. `texts` gives those of the stages of a part."""
+    """The executable that `_in_parts` stored under `key`. `texts`: of the stages of a part."""
     with trail.stage("codegen"):
         kept = cut_cache.recall(key)
     if kept is None:
@@ -293,7 +293,7 @@ def _texts_there(
     wiring: Wiring,
     number: int,
 ) -> Mapping[str, str]:
-    """What the stages of a part say that was found on disk: it is made again."""
+    """Texts of the stages of a part that was found on disk: it is lowered again."""
     parts = split(graph, writes, wiring.first_write)
     return run_stages(_program_there(parts.parts[number], layout), "triton")[1]
 
@@ -325,7 +325,7 @@ def _parts_joined(
 
 
 def _where(parts: Split, made: Sequence[Executable | Artifact]) -> Iterator[str]:
-    """Where a graph runs, and what its parts hand over, for `explain`."""
+    """Lines for `explain`: where a graph runs, and what its parts hand over."""
     programs = [x for x in made if isinstance(x, Artifact)]
     host = "its part on the host" if len(programs) < len(made) else "nothing on the host"
     if not programs:
@@ -355,7 +355,7 @@ def _launches(part: Part, artifact: Artifact) -> str:
 
 
 def _exchanged(parts: Split, number: int) -> Iterator[str]:
-    """What a part receives from others, and sends to them."""
+    """Lines that say what a part receives from others, and sends to them."""
     every = [*enumerate(parts.parts)]
     for verb, preposition in (("receives", "from"), ("sends", "to")):
         for k, other in every:
@@ -404,13 +404,13 @@ def _in_pieces(
 
 
 def takes_symbols(asked: str | None) -> bool:
-    """Whether code is compiled that is right for more than one size."""
+    """True if the backend's code is right for more than one size."""
     name = known_backend(asked or config.backend) or "cpp"
     return name == "eager" or codegen.BACKENDS[name].symbolic
 
 
 def recall(key: str, trail: Trail) -> Executable | None:
-    """What `compile_graph` made and kept under `key`, if it is still there."""
+    """The executable that `compile_graph` stored under `key`, if it is still there."""
     with trail.stage("codegen"):
         artifact = graphs.recall(key, None, Target("cpp", config.isa))
     if artifact is None:
