@@ -200,3 +200,16 @@ def test_scripts_parse():
     for script in (*sorted((ROOT / "scripts").iterdir()), ROOT / ".ci" / "run"):
         if script.is_file() and script.read_text().startswith("#!/usr/bin/env bash"):
             subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+def test_docstrings_begin_with_their_noun():
+    """Summaries are phrases of their own: a noun, a verb, "True if"; no question, no pronoun."""
+    vague = re.compile(r"(What|Whether|Who|Where|How|When|That|Which|As)\b|The same\b")
+    faults = []
+    for package in ("eager", "codegen", "jitcap"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+                    if vague.match(ast.get_docstring(node) or ""):
+                        faults.append(f"{path.relative_to(ROOT)}: {ast.get_docstring(node)[:60]}")
+    assert not faults, "\n".join(faults)

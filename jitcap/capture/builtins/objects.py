@@ -520,7 +520,7 @@ def _detach_in_place(s: Session, tensor: Tensor) -> Tensor:
     """A view cannot be; what stands for one does not know that it is a view."""
     shadow = s.outside.shadow(tensor)
     if isinstance(shadow, TensorShadow):
-        plain = shadow.real._view is shadow.real._node is None
+        plain = not shadow.is_derived()
         s.guard_that("{0}._view is {0}._node is None", shadow.origin, answer=plain)
         if not plain:
             raise Break("effect", f"{shadow.origin.show()}, made outside, is detached in place")

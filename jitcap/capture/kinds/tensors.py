@@ -75,6 +75,10 @@ class TensorShadow(Shadow):
         """True if the tensor from outside has a node on the tape."""
         return self.real._node is not None
 
+    def is_derived(self) -> bool:
+        """True if it is a view of another tensor outside, or was computed there on the tape."""
+        return self.real._view is not None or self.has_history()
+
     def load_grad(self, s: Session) -> Any:
         """Its gradient, which is read for the first time."""
         self.grad = s.outside.load(self.real._grad, Attribute(self.origin, "_grad"))
@@ -511,8 +515,7 @@ class ArrayKind(OpaqueKind):
         return self.getattr(s, obj, "shape")[0]
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
-        """Raises Break unless `key` is made of ints. A float is read at each call, under an int
-        that varies, too."""
+        """Raises Break unless `key` is made of ints. A float is read anew at an int that varies."""
         shadow = s.outside.shadow(obj)
         assert shadow is not None
         real, part = shadow.real, None
