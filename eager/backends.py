@@ -24,7 +24,7 @@ class _CuDNN:
         return False
 
     def version(self) -> None:
-        """There is none."""
+        """None: no such library is used."""
 
     @contextmanager
     def flags(self, **switches: Any) -> Iterator[None]:

@@ -526,7 +526,7 @@ def _count_runs(stats: Stats, made: Executable) -> None:
 
 
 def _given_up(first: Record) -> Record:
-    """Why little is compiled any more."""
+    """Reason why little is compiled any more."""
     what = f"{REFUSALS} calls could not be compiled; the first: {first.kind}: {first.what}"
     what = f"{what}. It is tried again, more and more rarely"
     return Record("limit", what, first.place)

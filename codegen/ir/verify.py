@@ -57,7 +57,7 @@ def _loops(loops: Loops) -> None:
 
 
 def _fused(fused: Fused) -> None:
-    """Of temporaries in one memory, none is read behind the kernel that overwrites it. (A part of
+    """Requires that no temporary is read behind the kernel that overwrites its memory. (A part of
     another is in nobody's way.)"""
     holds: dict[str, str] = {}  # by memory
     for i, item in enumerate(fused.items):

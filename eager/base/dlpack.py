@@ -6,7 +6,7 @@ The elements travel as 16-bit ints; the dtype in the capsule's own record is set
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -15,10 +15,10 @@ _INT, _UINT, _BFLOAT = 0, 1, 4  # DLDataTypeCode
 _CPU = (1, 0)  # DLDeviceType and the device's number
 
 
-class _Record(ctypes.Structure):
-    """DLTensor."""
+class Record(ctypes.Structure):
+    """The first fields of a DLTensor, as dlpack.h lays it out."""
 
-    _fields_ = (
+    _fields_: ClassVar[Any] = (
         ("data", ctypes.c_void_p),
         ("device_type", ctypes.c_int32),
         ("device_id", ctypes.c_int32),
@@ -34,7 +34,7 @@ class _Record(ctypes.Structure):
 _BEFORE = {b"dltensor": 0, b"dltensor_versioned": 8 + 8 + 8 + 8}
 
 
-def _record(capsule: Any) -> _Record:
+def _record(capsule: Any) -> Record:
     """The record in a capsule that nobody has read yet. ValueError for anything else."""
     api = ctypes.pythonapi
     api.PyCapsule_IsValid.argtypes = api.PyCapsule_GetPointer.argtypes = (
@@ -44,7 +44,7 @@ def _record(capsule: Any) -> _Record:
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     for name, before in _BEFORE.items():
         if api.PyCapsule_IsValid(capsule, name):
-            return _Record.from_address(api.PyCapsule_GetPointer(capsule, name) + before)
+            return Record.from_address(api.PyCapsule_GetPointer(capsule, name) + before)
     raise ValueError("from_dlpack: the capsule was read before, or is none of DLPack's")
 
 

@@ -30,7 +30,7 @@ def get_num_threads() -> int:
 
 
 def room() -> int:
-    """For how many threads code that is compiled now has memory."""
+    """Number of threads for which code that is compiled now has memory."""
     return max(get_num_threads(), processors())
 
 

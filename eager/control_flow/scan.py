@@ -491,7 +491,7 @@ class ScanNode(Node):
         return sorted(ever), live if not unknown or loop.least else ever
 
     def _slice_aval(self, i: int) -> Aval:
-        """Of the gradient at a source or outside, in one step."""
+        """Aval of the gradient at a source or outside, in one step."""
         if i < len(self.sources):
             return self.sources[i][0].aval
         return aval_at(self.outer[i - len(self.sources)])

@@ -56,7 +56,7 @@ class Batched(OfAval):
 
     @property
     def offset(self) -> int:
-        """Of the first example."""
+        """Offset of the first example."""
         return int(self.value.storage_offset())
 
     def of(self, value: Any) -> Batched:

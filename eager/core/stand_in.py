@@ -19,8 +19,8 @@ from eager.core.traced import UnknownValue
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """Of a tensor that another stands for: whether it is an inference tensor, whether it is sealed
-    then, and whether somebody asked."""
+    """Facts of a tensor that another stands for: whether it is an inference tensor, whether it is
+    sealed then, and whether somebody asked."""
 
     inference: bool
     sealed: bool

@@ -93,7 +93,7 @@ class SymNumber:
         return self.pytype is np.float64
 
     def item(self) -> Any:
-        """Of a `np.float64`: the Python float."""
+        """Python float of a `np.float64`."""
         return self.tracer.number(float, (self,))
 
     def __bool__(self) -> bool:

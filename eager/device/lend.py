@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final
 
+from eager.base.dlpack import Record
 from eager.device import places
 from eager.device.array import DeviceArray
 
@@ -20,17 +21,10 @@ LEGACY: Final = 1  # the driver's name of the legacy default stream
 NO_WAIT: Final = -1
 
 
-class _Tensor(ctypes.Structure):
-    """DLTensor, as dlpack.h lays it out."""
+class _Tensor(Record):
+    """DLTensor, the rest of its fields."""
 
     _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
         ("shape", ctypes.POINTER(ctypes.c_int64)),
         ("strides", ctypes.POINTER(ctypes.c_int64)),
         ("byte_offset", ctypes.c_uint64),

@@ -162,7 +162,7 @@ class Wishart(Distribution):
         return ((self.df / 2).unsqueeze(-1) - steps).digamma().sum(-1)
 
     def _half_log_det(self) -> Tensor:
-        """Of twice the covariance."""
+        """Half the log determinant of twice the covariance."""
         n = self._event_shape[-1]
         return n * math.log(2.0) / 2 + self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 

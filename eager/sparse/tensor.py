@@ -136,7 +136,7 @@ class SparseTensor:
         return SparseTensor(self._places, entries, self.shape, self._sorted, self.layout)
 
     def _zeros(self, count: int) -> Tensor:
-        """For as many kept elements."""
+        """Zeros for as many kept elements."""
         made: Tensor = self._entries.new_zeros((count, *self._entries.shape[1:]))
         return made
 

@@ -31,7 +31,7 @@ class JitcapWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Recompile:
-    """Why a call did not fit what was compiled before, guard by guard of the nearest version."""
+    """Reason why a call did not fit what was compiled, guard by guard of the nearest version."""
 
     function: str
     reason: str

@@ -58,7 +58,7 @@ class Modes:
             yield f"{there}.before != {names.bind([*self.blocks])}"
 
     def why_not(self) -> str | None:
-        """Why what was captured under these does not fit the thread; None where it does."""
+        """Reason why what was captured under these does not fit the thread; None where it does."""
         now = Modes.now()
         if now.grad is not self.grad:
             return f"expected grad mode {'on' if self.grad else 'off'}"

@@ -250,7 +250,7 @@ class Version(Protocol):
 
 
 def why_not(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """Why a call does not fit a version; None when it fits."""
+    """Reason why a call does not fit a version; None when it fits."""
     return _why_no_call(version, args, kwargs) or explain(version.guards.items, args, kwargs)
 
 

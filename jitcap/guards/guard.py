@@ -451,7 +451,7 @@ class Guards:
 
 
 def explain(guards: Iterable[Guard], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """Why a call with these arguments does not fit, or None when all guards hold."""
+    """Reason why a call with these arguments does not fit, or None when all guards hold."""
     return next((why for _, why, _ in failing(guards, args, kwargs)), None)
 
 

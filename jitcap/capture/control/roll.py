@@ -518,7 +518,7 @@ def is_step(s: Any, frame: Frame, head: int) -> bool:
 
 
 def _as_it_stands(iterator: Any) -> bool:
-    """It is not rolled."""
+    """Fixes the sizes of what is iterated over: the loop is not rolled."""
     for each in sized_parts(iterator):
         each.fix()
     return False

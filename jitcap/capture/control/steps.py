@@ -180,7 +180,7 @@ def same_look(a: Aval, b: Aval) -> bool:
 
 
 def strides_of(x: Tensor) -> tuple[int, ...]:
-    """In elements."""
+    """Strides in elements."""
     array: Any = x._array
     unit = 1 if hasattr(array, "storage") else array.itemsize
     return tuple(n // unit for n in array.strides)

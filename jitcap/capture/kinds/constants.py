@@ -284,7 +284,7 @@ class ConstantKind(NativeKind):
         return make.names.bind(value)
 
     def settle(self, s: Session, value: Any, depth: int) -> None:
-        """It has no parts."""
+        """Does nothing: it has no parts."""
 
 
 @of(dt.date, dt.time, dt.datetime, dt.timedelta)

@@ -134,7 +134,7 @@ class SizedIterator(Iterator[Any]):
         return self.fixed
 
     def end(self) -> None:
-        """It is used up."""
+        """Marks it as used up."""
         self.fixed = iter(range(0))
 
     def copy(self) -> SizedIterator:

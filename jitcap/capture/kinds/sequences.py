@@ -35,6 +35,7 @@ from jitcap.capture.sizes import counted, growing
 from jitcap.guards.guard import Equals, Length, TypeIs
 
 _ORDERED: Final = ("pop", "__iter__", "__repr__", "__reduce__", "__reduce_ex__")  # of a set
+_NUMBERS: Final = (bool, int, float, complex)
 PERMUTED: Final = 6  # so many members of a set are tried in each order
 _FEW = 32  # a run-time number is compared with each of as many elements of a set, and not hashed
 
@@ -552,9 +553,6 @@ def _as_added(
                 return [*order]
         raise Break("opaque object", "the order of a set, which a copy does not have")
     return added
-
-
-_NUMBERS: Final = (bool, int, float, complex)
 
 
 def _hashes_alike(member: Any) -> bool:

@@ -178,7 +178,7 @@ def astype(array: Any, *args: Any, **kwargs: Any) -> Any:
 def _astype(
     s: Session, array: Deferred, /, dtype: Any = None, *args: Any, **kwargs: Any
 ) -> Deferred:
-    """Of a copy with another type of elements."""
+    """Text of a copy with another type of elements."""
     dtype, plain = s.known(dtype), not (args or kwargs)
     found = from_numpy(np.dtype(dtype)) if plain and type(dtype) in (str, type, np.dtype) else None
     if found is None or not (found.is_floating_point and array.args[0].dtype.is_floating_point):
