@@ -72,6 +72,7 @@ class Spell(Walk[str]):
         self.names = names
         self.vector = vector
         self.lanes = lanes  # the C++ constant with the number of lanes
+        self.counter = "" if vector is None else vector.name  # of the first lane
         self.local_names: dict[str, tuple[str, int, bool]] = {}  # name, scope, is vector
 
     # ------------------------------------------------------------------ where things go
@@ -182,7 +183,8 @@ class Spell(Walk[str]):
 
     def _atom(self, atom: affine.Atom, guard: Expr | None, *, lane: bool) -> str:
         if isinstance(atom, Axis):
-            return f"({atom.name} + l_)" if lane and atom is self.vector else atom.name
+            name = self.counter if atom is self.vector else atom.name
+            return f"({name} + l_)" if lane and atom is self.vector else name
         if isinstance(atom, affine.Opaque):
             varying = self.is_vector(atom.expr) or (guard is not None and self.is_vector(guard))
             name = self.value(atom.expr, guard, lane and varying)

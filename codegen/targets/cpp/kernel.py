@@ -7,7 +7,7 @@ Two shapes of function: by rows, or by columns where the schedule has a `row_vec
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,10 +19,10 @@ from codegen.ir.schema import Buffer, Kernel, Schedule, Stage, Store, homes
 from codegen.ir.sizes import Size, at_least, extent, hint, is_static, name_of, round_up, same
 from codegen.targets.cpp import table
 from codegen.targets.cpp.expr import Names, Scope, Spell
-from codegen.targets.cpp.pairs import interleaved, waits
 from codegen.targets.cpp.reduce import CHUNK, EACH, Accumulator, Blocks, indent, position_of
 from codegen.targets.cpp.table import size_text
 from codegen.targets.cpp.tile import overwrites
+from codegen.targets.cpp.waits import waits
 from eager.base import dtype as dt
 from eager.base.dataclass import dataclass
 
@@ -423,10 +423,8 @@ class _ByColumns(Writer):
         loops = [Scope(frozenset((a,))) for a in stage.loops]
         body = Scope(frozenset((v,)))
         outer = Scope(frozenset(a for a in self.kernel.rows if a is not v))
-        s = self.spell([self.top, outer, *loops, body], v, "W")
-        for name in self.local_names:
-            cpp, _, _ = self.local_names[name]
-            self.local_names[name] = (cpp, len(loops) + 2, True)
+        around = [self.top, outer, *loops]
+        s = self.spell_vector([*around, body])
         accs = [Accumulator(r, s, "[u_]", stage.loops) for r in stage.reductions]
         for acc in accs:
             body.lines += acc.update()
@@ -441,7 +439,7 @@ class _ByColumns(Writer):
                 once = f"body{number}(Tail{{}}, v_ + u_ * W, u_ < full_ ? W : rest_, u_);"
                 loop = ["for (int u_ = 0; u_ * W < all_; u_++)", f"  {once}"]
             elif not self.few and waits(stage, v):
-                inner += self.block(f"pair{number}", interleaved(body.lines, v.name, "W"))
+                inner += self.block(f"pair{number}", self.two_vectors(stage, around, body))
                 pair = f"pair{number}(Full{{}}, v_ + u_ * W, W, u_);"
                 pairs = f"for (; u_ + 1 < full_; u_ += 2) {pair}"
                 loop = ["int u_ = 0;", pairs, full.replace("int u_ = 0", ""), rest]
@@ -450,6 +448,25 @@ class _ByColumns(Writer):
                 lines = [for_loop(a), *indent(scope.lines + lines), "}"]
             return ["{", *indent(outer.lines), *indent(lines), "}"]
         return self.reduce(stage, number, (outer, loops), accs, (inner, each))
+
+    def spell_vector(self, scopes: list[Scope], part: str = "") -> Spell:
+        """Writes into the scopes what is done for a vector; `part` is behind its counters' names."""
+        s = self.spell(scopes, self.v, "W")
+        s.counter = f"{self.v.name}{part}"
+        s.local_names = {
+            name: (f"{total}[u_{part}]", len(scopes) - 1, True)
+            for name, (total, _, _) in self.local_names.items()
+        }
+        return s
+
+    def two_vectors(self, stage: Stage, around: list[Scope], body: Scope) -> Iterator[str]:
+        """The body of a vector, each line followed by that of the next vector."""
+        behind = Scope(body.axes)
+        self.store_all(self.spell_vector([*around, behind], "b"), behind, stage)
+        yield f"const i64 {self.v.name}b = {self.v.name} + W;"
+        yield "const int u_b = u_ + 1;"
+        for lines in zip(body.lines, behind.lines, strict=True):
+            yield from lines
 
     def block(self, name: str, lines: Iterable[str]) -> list[str]:
         """A function of what is done from one row on: for whole vectors, and for a part of one."""
@@ -498,7 +515,7 @@ class _ByColumns(Writer):
         out = []
         for acc in accs:
             out.append(acc.declare_total())
-            self.local_names[acc.r.name] = (f"{acc.total}[u_]", 0, True)
+            self.local_names[acc.r.name] = (acc.total, 0, True)
         stage_lines = [
             f"auto stage{number} = [&](auto whole_) JC_BODY {{",
             *indent(outer.lines),
