@@ -109,12 +109,12 @@ def of_kernel(kernel: Kernel, buffers: dict[str, Buffer]) -> Work:
 
 def of_step(step: Library, buffers: dict[str, Buffer]) -> Work:
     work = Work(step.name, step.where)
-    shapes = [aval.shape for aval in step.avals]
+    shapes = [tuple(map(hint, aval.shape)) for aval in step.avals]
     for x in step.operands:
         if isinstance(x, Access):
             work.nbytes += math.prod(map(hint, x.shape)) * buffers[x.buffer].dtype.itemsize
     work.nbytes += sum(hint(aval.nbytes) for aval in step.out_avals)
-    shapes.append(step.out_avals[0].shape)
+    shapes.append(tuple(map(hint, step.out_avals[0].shape)))
     if step.name in ("dot", "dot_add"):
         work.products = 2.0 * math.prod(shapes[0]) * shapes[1][-1]
     elif step.name.startswith("conv"):

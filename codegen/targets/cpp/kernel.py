@@ -450,7 +450,7 @@ class _ByColumns(Writer):
         return self.reduce(stage, number, (outer, loops), accs, (inner, each))
 
     def spell_vector(self, scopes: list[Scope], part: str = "") -> Spell:
-        """Writes into the scopes what is done for a vector; `part` is behind its counters' names."""
+        """Spell of what is done for a vector; `part` is behind the names of its counters."""
         s = self.spell(scopes, self.v, "W")
         s.counter = f"{self.v.name}{part}"
         s.local_names = {
