@@ -69,6 +69,7 @@ entr = unary(
     method=False,
     namespace=False,
     inplace=False,
+    takes="real",
 )
 
 

@@ -94,6 +94,7 @@ i0 = unary(
     lambda m, x: _scaled(m, x, 0) * m.exp(m.abs(x)),
     lambda g, x: (g * i1(x),),
     samples=_anywhere,
+    takes="real",
 )
 i0e = unary(
     "i0e",
@@ -104,6 +105,7 @@ i0e = unary(
     method=False,
     namespace=False,
     inplace=False,
+    takes="real",
 )
 
 
@@ -121,6 +123,7 @@ i1: UnaryFn = unary(
     samples=_anywhere,
     torch="special.i1",
     **_elsewhere,
+    takes="real",
 )
 i1e: UnaryFn = unary(
     "i1e",
@@ -129,6 +132,7 @@ i1e: UnaryFn = unary(
     samples=_anywhere,
     torch="special.i1e",
     **_elsewhere,
+    takes="real",
 )
 
 

@@ -127,7 +127,12 @@ def _modified(m: Any, x: Any, order: int, scaled: bool) -> Any:
 
 
 def _special(name: str, body: Callable[[Any, Any], Any], samples: Any) -> UnaryFn:
-    elsewhere: dict[str, Any] = {"method": False, "namespace": False, "inplace": False}
+    elsewhere: dict[str, Any] = {
+        "method": False,
+        "namespace": False,
+        "inplace": False,
+        "takes": "real",
+    }
     return unary(name, body, None, samples=samples, torch=f"special.{name}", **elsewhere)
 
 

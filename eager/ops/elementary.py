@@ -39,7 +39,9 @@ def _zero(g: Tensor) -> tuple[Tensor]:
 
 def _rounding(name: str, body: Any = None, alias: tuple[str, ...] = ()) -> Any:
     """Ints are whole already: a copy of them."""
-    op = Pointwise(name, ("x",), _zero, body=body or (lambda m, x: getattr(m, name)(x)))
+    op = Pointwise(
+        name, ("x",), _zero, body=body or (lambda m, x: getattr(m, name)(x)), takes="real"
+    )
 
     def fn(input: Tensor) -> Tensor:
         not_for(name, dt.BOOL)([input.aval])
@@ -53,7 +55,7 @@ def _rounding(name: str, body: Any = None, alias: tuple[str, ...] = ()) -> Any:
 floor = _rounding("floor")
 ceil = _rounding("ceil")
 trunc = _rounding("trunc", alias=("fix",))
-ROUND = Pointwise("round", ("x",), _zero, body=lambda m, x: m.round(x))
+ROUND = Pointwise("round", ("x",), _zero, body=lambda m, x: m.round(x), takes="real")
 
 
 @public(inplace=True, samples=s.both(_rounded, lambda: [s.call(s.values((3, 4)), decimals=1)]))
@@ -70,7 +72,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
 
 
 frac = unary("frac", lambda m, x: x - m.trunc(x), lambda g: (g,), samples=s.on(-3.3, 3.3),
-    refuses=not_for("frac", dt.BOOL, dt.INT),
+    refuses=not_for("frac", dt.BOOL, dt.INT), takes="real",
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------ exponentials
@@ -98,7 +100,7 @@ sigmoid = unary(
     alias=("expit",),
 )
 logit_op = Pointwise("logit", ("x",), lambda g, x: (g / (x * (1 - x)),),
-                     body=lambda m, x: m.log(x / (1.0 - x)), result="float")  # fmt: skip
+                     body=lambda m, x: m.log(x / (1.0 - x)), result="float", takes="real")  # fmt: skip
 
 
 @public(inplace=True, samples=s.both(s.on(0.1, 0.9), lambda: [s.call(s.values((3,), 0, 1), 0.1)]))
@@ -177,14 +179,19 @@ def _sinc_vjp(g: Tensor, x: Tensor) -> tuple[Any]:
 
 
 sinc = unary("sinc", _sinc_body, _sinc_vjp)
-deg2rad = unary("deg2rad", lambda m, x: x * (math.pi / 180), lambda g: (g * (math.pi / 180),))
-rad2deg = unary("rad2deg", lambda m, x: x * (180 / math.pi), lambda g: (g * (180 / math.pi),))
+deg2rad = unary(
+    "deg2rad", lambda m, x: x * (math.pi / 180), lambda g: (g * (math.pi / 180),), takes="real"
+)
+rad2deg = unary(
+    "rad2deg", lambda m, x: x * (180 / math.pi), lambda g: (g * (180 / math.pi),), takes="real"
+)
 
 ATAN2 = binary_op(
     "atan2",
     "atan2",
     lambda g, x, y: (g * y / (x * x + y * y), -g * x / (x * x + y * y)),
     result="float",
+    takes="real",
 )
 atan2 = binary(ATAN2, tensors="both", alias=("arctan2",), samples=s.on_two(number=None))
 
@@ -203,6 +210,7 @@ HYPOT = binary_op(
     _hypot_body,
     lambda g, x, y, out: (g * (x / out), g * (y / out)),
     result="float",
+    takes="real",
 )
 hypot = binary(HYPOT, tensors="both", samples=s.on_two(number=None))
 LDEXP = binary_op(
@@ -216,7 +224,11 @@ ldexp = binary(LDEXP, tensors="both", doc="input * 2**other.", samples=s.on_two(
 # ------------------------------------------------------------------------ special functions
 _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 erf = unary(
-    "erf", "erf", lambda g, x: (g * _TWO_OVER_SQRT_PI * (-x * x).exp(),), samples=_with_ints
+    "erf",
+    "erf",
+    lambda g, x: (g * _TWO_OVER_SQRT_PI * (-x * x).exp(),),
+    samples=_with_ints,
+    takes="real",
 )
 
 
@@ -233,6 +245,7 @@ erfc = unary(
     _erfc_body,
     lambda g, x: (-g * _TWO_OVER_SQRT_PI * (-x * x).exp(),),
     samples=s.both(s.on(), s.on(-8.0, 8.0)),
+    takes="real",
 )
 
 
@@ -255,6 +268,7 @@ ERFCX = Pointwise(
     lambda g, x, out: (g * (2 * x * out - _TWO_OVER_SQRT_PI),),
     body=_erfcx_body,
     result="float",
+    takes="real",
 )
 
 
@@ -288,6 +302,7 @@ erfinv = unary(
     _erfinv_body,
     lambda g, out: (g * (1 / _TWO_OVER_SQRT_PI) * (out * out).exp(),),
     samples=s.on(-0.9, 0.9),
+    takes="real",
 )
 
 
@@ -313,8 +328,11 @@ NDTRI = Pointwise(
     lambda g, out: (g * (out * out * 0.5).exp() * math.sqrt(2 * math.pi),),
     body=_ndtri_body,
     result="float",
+    takes="real",
 )
-lgamma = unary("lgamma", "lgamma", lambda g, x: (g * digamma(x),), samples=s.on(0.1, 5.0))
+lgamma = unary(
+    "lgamma", "lgamma", lambda g, x: (g * digamma(x),), samples=s.on(0.1, 5.0), takes="real"
+)
 
 
 def _digamma_body(m: Any, x: Any) -> Any:
@@ -336,7 +354,7 @@ def _digamma_body(m: Any, x: Any) -> Any:
 
 _DIGAMMA = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
 digamma: UnaryFn = unary(
-    "digamma", _digamma_body, lambda g, x: (g * trigamma(x),), samples=s.on(0.2, 5.0)
+    "digamma", _digamma_body, lambda g, x: (g * trigamma(x),), samples=s.on(0.2, 5.0), takes="real"
 )
 
 
@@ -364,6 +382,7 @@ trigamma: UnaryFn = unary(
     torch="special.polygamma",
     method=False,
     samples=list,
+    takes="real",
 )
 
 
@@ -397,11 +416,13 @@ XLOGY = binary_op(
         else (None if not isinstance(x, Tensor) else g * math.log(y), g * x / y)
     ),
     result="float",
+    takes="real",
 )
 xlogy = binary(XLOGY, tensors="one", samples=s.on_two(second=(0.2, 2.0), number=2.0))
 HEAVISIDE = binary_op(
     "heaviside",
     lambda m, x, y: m.where(m.eq(x, 0), y, m.where(x > 0, 1.0, 0.0)),
+    takes="real",
 )
 heaviside = binary(HEAVISIDE, tensors="both", samples=s.on_two(number=None, grad=False))
 
@@ -419,6 +440,7 @@ COPYSIGN = binary_op(
         zeros_of(g),
     ),
     result="float",
+    takes="real",
 )
 copysign = binary(COPYSIGN, tensors="first", samples=s.on_two(number=None))
 

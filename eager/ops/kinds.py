@@ -21,7 +21,6 @@ from eager.base.dataclass import dataclass
 from eager.base.dtype import DType
 from eager.base.scalar import NUMPY
 from eager.core.op import Attrs, Op, aval_of
-from eager.ops.by_dtype import REFUSED, ROUND_NUMBERS
 from eager.sizes import polynomial
 from eager.sizes.aval import Aval, broadcast_shapes, contiguous_strides, result_type, same
 from eager.sizes.symint import divide, expect_general, is_one, is_single, known_eq, of_data
@@ -32,6 +31,7 @@ _PYTHON_TYPES = {
     dt.FLOAT: dt.float64,
     dt.COMPLEX: dt.complex128,
 }
+_REFUSED = {"any": (), "real": (dt.COMPLEX,), "numbers": (dt.BOOL, dt.COMPLEX)}
 
 
 # ------------------------------------------------------------------------------- pointwise
@@ -44,15 +44,21 @@ class Pointwise(Op):
     same, with ints raised to the default float), "bool", "first" (the first operand's) or "real"
     (the real part's). The first `mask` operands are conditions: bool, and no part of promotion.
     `ufunc` is a NumPy function equal to the body on one dtype, where there is one. `of_complex` is
-    the function of complex arrays, where the body holds for real numbers alone. `refuses` says what
-    is wrong with operands that the op does not take ("" for those that it does), or raises.
+    the function of complex arrays, where the body holds for real numbers alone. `takes` says what
+    the operands' common type may be: "any", "real" (not complex: no order, or another function) or
+    "numbers" (nor bool). `refuses` says what is wrong with operands that the op does not take (""
+    for those that it does), or raises. With `rounds_numbers`, numbers and 0-dim tensors beside
+    16-bit floats are rounded to that type before the computation in float32, as in PyTorch; all
+    other ops take them in full.
     """
 
     body: Callable[..., Any] = field(kw_only=True)
     result: str = "promote"
     mask: int = 0
     of_complex: Callable[..., Any] | None = None
+    takes: str = "any"
     refuses: Callable[[Sequence[Aval]], str] | None = None
+    rounds_numbers: bool = False
     kind: ClassVar[str] = "pointwise"
     recomputed: ClassVar[bool] = True
     _plans: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
@@ -67,13 +73,13 @@ class Pointwise(Op):
             default = dt.float64
         else:
             common, default = result_type(operands), dt.get_default_dtype()
-            if self.name in REFUSED.get(common.category, ()):
+            if common.category in _REFUSED[self.takes]:
                 raise NotImplementedError(f'"{self.name}" not implemented for {common.name}')
         return default if self.result == "float" and common.category < dt.FLOAT else common
 
     def narrow(self, common: DType, aval: Aval) -> DType:
         """The dtype that an operand is rounded to before it is widened for the computation."""
-        rounds = self.name in ROUND_NUMBERS and not aval.shape and common.compute is not common
+        rounds = self.rounds_numbers and not aval.shape and common.compute is not common
         return common if rounds else common.compute
 
     def out_dtype(self, avals: Sequence[Aval], common: DType) -> DType:

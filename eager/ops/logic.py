@@ -47,12 +47,12 @@ def _require_bits(op: Pointwise) -> BinaryFn:
     return public(op.name, inplace=True, samples=_shifts if shift else _bits)(fn)
 
 
-bitwise_and = _require_bits(binary_op("bitwise_and", "and_"))
-bitwise_or = _require_bits(binary_op("bitwise_or", "or_"))
-bitwise_xor = _require_bits(binary_op("bitwise_xor", "xor"))
-bitwise_left_shift = _require_bits(binary_op("bitwise_left_shift", "shl"))
-bitwise_right_shift = _require_bits(binary_op("bitwise_right_shift", "shr"))
-bitwise_not = unary("bitwise_not", "not_", result="promote", samples=s.on_ints())
+bitwise_and = _require_bits(binary_op("bitwise_and", "and_", takes="real"))
+bitwise_or = _require_bits(binary_op("bitwise_or", "or_", takes="real"))
+bitwise_xor = _require_bits(binary_op("bitwise_xor", "xor", takes="real"))
+bitwise_left_shift = _require_bits(binary_op("bitwise_left_shift", "shl", takes="numbers"))
+bitwise_right_shift = _require_bits(binary_op("bitwise_right_shift", "shr", takes="numbers"))
+bitwise_not = unary("bitwise_not", "not_", result="promote", samples=s.on_ints(), takes="real")
 
 
 def _whole() -> list[Sample]:
@@ -75,9 +75,9 @@ def _of_ints(op: Pointwise) -> BinaryFn:
     return public(op.name, inplace=True, samples=_whole)(needs_tensors("both")(fn))
 
 
-gcd = _of_ints(binary_op("gcd", "gcd"))
+gcd = _of_ints(binary_op("gcd", "gcd", takes="numbers"))
 lcm = _of_ints(  # what is divided by 0 gives 0
-    binary_op("lcm", lambda m, x, y: m.abs(m.trunc_div(x, m.gcd(x, y))) * m.abs(y))
+    binary_op("lcm", lambda m, x, y: m.abs(m.trunc_div(x, m.gcd(x, y))) * m.abs(y), takes="numbers")
 )
 
 logical_and = binary(
@@ -103,7 +103,7 @@ ISINF = Pointwise("isinf", ("x",), body=lambda m, x: m.eq(m.abs(x), float("inf")
 ISFINITE = Pointwise(
     "isfinite", ("x",), body=lambda m, x: m.lt(m.abs(x), float("inf")), result="bool"
 )
-SIGNBIT = Pointwise("signbit", ("x",), body=lambda m, x: m.sign_bit(x), result="bool")
+SIGNBIT = Pointwise("signbit", ("x",), body=lambda m, x: m.sign_bit(x), result="bool", takes="real")
 _floats_and_ints = s.both(s.on(grad=False), s.on_ints())
 
 

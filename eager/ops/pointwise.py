@@ -59,6 +59,7 @@ def unary(
     vjp: Vjp | None = None,
     *,
     result: str = "float",
+    takes: str = "any",
     refuses: Callable[[Sequence[Aval]], str] | None = None,
     of_complex: Callable[..., Any] | None = None,
     samples: Samples | None = None,
@@ -73,7 +74,7 @@ def unary(
     ufunc = _ufunc(body) if isinstance(body, str) else None
     op = Pointwise(
         name, ("x",), vjp, body=spelled, result=result, ufunc=ufunc, of_complex=of_complex,
-        refuses=refuses,
+        takes=takes, refuses=refuses,
     )  # fmt: skip
 
     def fn(input: Tensor) -> Tensor:
@@ -129,7 +130,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 
 # -------------------------------------------------------------------------------- arithmetic
-ADD = binary_op("add", "add", lambda g: (g, g))
+ADD = binary_op("add", "add", lambda g: (g, g), rounds_numbers=True)
 
 
 def _no_bools(operands: Sequence[Aval]) -> str:
@@ -153,7 +154,7 @@ def _no_bools(operands: Sequence[Aval]) -> str:
     )
 
 
-SUB = binary_op("sub", "sub", lambda g: (g, -g), refuses=_no_bools)
+SUB = binary_op("sub", "sub", lambda g: (g, -g), refuses=_no_bools, rounds_numbers=True)
 MUL = binary_op(
     "mul",
     "mul",
@@ -168,24 +169,31 @@ DIV = binary_op(
     result="float",
 )
 # Steps: their slope is 0. (`floor_divide` has none; `div` with a rounding mode goes this way.)
-FLOOR_DIVIDE = binary_op("floor_divide", "floor_div")
-FLOOR_STEPS = binary_op("floor_steps", "floor_div", lambda g: (zeros_of(g), zeros_of(g)))
+FLOOR_DIVIDE = binary_op("floor_divide", "floor_div", takes="numbers")
+FLOOR_STEPS = binary_op(
+    "floor_steps", "floor_div", lambda g: (zeros_of(g), zeros_of(g)), takes="numbers"
+)
 TRUNC_DIVIDE = binary_op(
     "trunc_divide",
     lambda m, x, y: m.trunc(m.div(x, y)),
     lambda g: (zeros_of(g), zeros_of(g)),
     result="float",
+    takes="numbers",
 )
-INT_DIVIDE = binary_op("int_divide", "trunc_div")
+INT_DIVIDE = binary_op("int_divide", "trunc_div", takes="numbers")
 REMAINDER = binary_op(
     "remainder",
     lambda m, x, y: m.where(m.eq(m.mod(x, y), 0), x * 0, m.mod(x, y)),  # a zero has x's sign
     lambda g, x, y, needs: (g, -g * constant(x // y) if needs[1] else None),
+    takes="numbers",
+    rounds_numbers=True,
 )
 FMOD = binary_op(
     "fmod",
     "fmod",
     lambda g, x, y, needs: (g, -g * constant(_toward_zero(x, y)) if needs[1] else None),
+    takes="numbers",
+    rounds_numbers=True,
 )
 
 
@@ -327,7 +335,7 @@ def _no_powers_of_bools(operands: Sequence[Aval]) -> str:
     return ""
 
 
-POW = binary_op("pow", "pow", _pow_vjp, refuses=_no_powers_of_bools)
+POW = binary_op("pow", "pow", _pow_vjp, refuses=_no_powers_of_bools, rounds_numbers=True)
 _EASY_POWERS: dict[Any, Callable[[Any], Any]] = {
     2: square,
     3: lambda x: x * x * x,
@@ -394,7 +402,9 @@ _signed = s.both(
         s.call(np.array([np.nan, np.inf, -np.inf, -0.0]), grad=False),
     ],
 )
-sign = unary("sign", "sign", lambda g: (zeros_of(g),), result="promote", samples=_signed)
+sign = unary(
+    "sign", "sign", lambda g: (zeros_of(g),), result="promote", samples=_signed, takes="real"
+)
 
 
 def _sgn_vjp(g: Tensor, x: Tensor, out: Tensor) -> tuple[Tensor]:
@@ -415,7 +425,9 @@ def positive(input: Tensor) -> Tensor:
 # -------------------------------------------------------------------------------- comparison
 _comparable = s.both(s.on_two(grad=False), s.on_ints(two=True))
 COMPARE = {
-    name: binary_op(name, name, result="bool") for name in ("eq", "ne", "lt", "le", "gt", "ge")
+    name: binary_op(name, name, result="bool", takes=takes, rounds_numbers=True)
+    for names, takes in (("eq ne", "any"), ("lt le gt ge", "real"))
+    for name in names.split()
 }
 _SPELLED = {"ne": "not_equal", "lt": "less", "le": "less_equal"} | {
     "gt": "greater",
@@ -442,11 +454,13 @@ MAXIMUM = binary_op(
     "maximum",
     "max",
     lambda g, x, y: _extreme_vjp(g, x, y, COMPARE["lt"]),
+    takes="real",
 )
 MINIMUM = binary_op(
     "minimum",
     "min",
     lambda g, x, y: _extreme_vjp(g, x, y, COMPARE["gt"]),
+    takes="real",
 )
 _tensors = s.both(s.on_two(number=None), s.on_ints(two=True))
 maximum = binary(MAXIMUM, tensors="both", samples=_tensors, inplace=False)
@@ -457,8 +471,12 @@ def _ignoring_nan(pick: str) -> Body:
     return lambda m, x, y: m.where(m.is_nan(x), y, m.where(m.is_nan(y), x, getattr(m, pick)(x, y)))
 
 
-FMAX = binary_op("fmax", _ignoring_nan("max"), lambda g, x, y: (g * (x >= y), g * (x < y)))
-FMIN = binary_op("fmin", _ignoring_nan("min"), lambda g, x, y: (g * (x <= y), g * (x > y)))
+FMAX = binary_op(
+    "fmax", _ignoring_nan("max"), lambda g, x, y: (g * (x >= y), g * (x < y)), takes="real"
+)
+FMIN = binary_op(
+    "fmin", _ignoring_nan("min"), lambda g, x, y: (g * (x <= y), g * (x > y)), takes="real"
+)
 fmax = binary(FMAX, tensors="both", samples=s.on_two(number=None), inplace=False)
 fmin = binary(FMIN, tensors="both", samples=s.on_two(number=None), inplace=False)
 
@@ -536,13 +554,13 @@ CLAMP = Pointwise(
     ("x", "lo", "hi"),
     lambda g, x, lo, hi: (where((x >= lo) & (x <= hi), g, 0.0), where((x < lo) & (lo < hi), g, 0.0),
                           where((x > hi) | (lo > hi), g, 0.0)),
-    body=lambda m, x, lo, hi: m.min(m.max(x, lo), hi),
+    body=lambda m, x, lo, hi: m.min(m.max(x, lo), hi), takes="real",
 )  # fmt: skip
 CLAMP_MIN = binary_op(
-    "clamp_min", "max", lambda g, x, y: (where(x >= y, g, 0.0), where(x < y, g, 0.0))
+    "clamp_min", "max", lambda g, x, y: (where(x >= y, g, 0.0), where(x < y, g, 0.0)), takes="real"
 )
 CLAMP_MAX = binary_op(
-    "clamp_max", "min", lambda g, x, y: (where(x <= y, g, 0.0), where(x > y, g, 0.0))
+    "clamp_max", "min", lambda g, x, y: (where(x <= y, g, 0.0), where(x > y, g, 0.0)), takes="real"
 )
 
 
