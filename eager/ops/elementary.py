@@ -99,8 +99,8 @@ sigmoid = unary(
     samples=s.both(s.on(-4, 4), s.on_ints(), lambda: [s.call(s.values((4,), -200.0, 200.0))]),
     alias=("expit",),
 )
-logit_op = Pointwise("logit", ("x",), lambda g, x: (g / (x * (1 - x)),),
-                     body=lambda m, x: m.log(x / (1.0 - x)), result="float", takes="real")  # fmt: skip
+logit_op = Pointwise("logit", ("x",), lambda g, x: (g / (x * (1 - x)),), takes="real",
+                     body=lambda m, x: m.log(x / (1.0 - x)), result="float")  # fmt: skip
 
 
 @public(inplace=True, samples=s.both(s.on(0.1, 0.9), lambda: [s.call(s.values((3,), 0, 1), 0.1)]))

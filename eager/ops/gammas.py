@@ -20,7 +20,7 @@ from eager.core.registry import needs_tensors, public, under
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.elementary import digamma, lgamma, trigamma
-from eager.ops.kinds import Host
+from eager.ops.kinds import Host, need_order
 from eager.sizes.aval import Aval, broadcast_shapes, result_type
 
 # ---------------------------------------------------------------------------------- zeta
@@ -66,10 +66,14 @@ def _zeta_kernel(x: Any, q: Any) -> Any:
     return np.where(x == 1, np.inf, np.where(x < 1, np.nan, total)).astype(kind)
 
 
-def _joint(x: Aval, y: Aval) -> tuple[Aval, ...]:
+def real_of_both(name: str, x: Aval, y: Aval) -> Aval:
+    """The result of a function of two real numbers: broadcast, in their common type, of ints in the
+    default float. NotImplementedError for complex numbers."""
     kind = result_type((x, y))
     kind = kind if kind.category >= dt.FLOAT else dt.get_default_dtype()
-    return (Aval(broadcast_shapes(x.shape, y.shape), kind, x.device),)
+    out = Aval(broadcast_shapes(x.shape, y.shape), kind, x.device)
+    need_order(name, out)
+    return out
 
 
 def _zeta_vjp(g: Any, x: Any, y: Any) -> tuple[Any, Any]:
@@ -77,7 +81,13 @@ def _zeta_vjp(g: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 ZETA = Host(
-    "zeta", ("x", "y"), _zeta_vjp, numpy=_zeta_kernel, rule=_joint, core=(0, 0), underived="self"
+    "zeta",
+    ("x", "y"),
+    _zeta_vjp,
+    numpy=_zeta_kernel,
+    rule=lambda x, y: (real_of_both("zeta", x, y),),
+    core=(0, 0),
+    underived="self",
 )
 
 
@@ -214,7 +224,7 @@ def _gamma_op(name: str, upper: bool) -> Host:
         ("x", "y"),
         lambda g, x, y: (None, g * sign * _slope(x, y)),
         numpy=lambda a, x: _incomplete(a, x, upper),
-        rule=_joint,
+        rule=lambda x, y: (real_of_both(name, x, y),),
         core=(0, 0),
         underived="input",
     )

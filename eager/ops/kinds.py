@@ -182,7 +182,7 @@ def _as(x: Any, dtype: np.dtype) -> Any:
 
 
 def need_order(name: str, aval: Aval) -> None:
-    """NotImplementedError for what has no order: complex numbers."""
+    """NotImplementedError for complex numbers, which have no order."""
     if aval.dtype.is_complex:
         raise NotImplementedError(f'"{name}" not implemented for {aval.dtype.name}')
 

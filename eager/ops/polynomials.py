@@ -16,8 +16,9 @@ from eager.core.dispatch import apply
 from eager.core.registry import needs_tensors, under
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
+from eager.ops.gammas import real_of_both
 from eager.ops.kinds import Host
-from eager.sizes.aval import Aval, broadcast_shapes, result_type
+from eager.sizes.aval import Aval
 
 Next = Callable[[int, Any], tuple[Any, Any]]  # (k, x) -> (a x + b, c)
 
@@ -69,14 +70,13 @@ def _evaluate(x: Any, degree: Any, family: str) -> Any:
     return out
 
 
-def _rule(x: Aval, degree: Aval, family: str) -> tuple[Aval, ...]:
-    kind = result_type((x, degree))
-    kind = kind if kind.category >= dt.FLOAT else dt.get_default_dtype()
-    return (Aval(broadcast_shapes(x.shape, degree.shape), kind, x.device),)
-
-
 POLYNOMIAL = Host(
-    "polynomial", ("x", "degree"), numpy=_evaluate, rule=_rule, stops=True, core=(0, 0)
+    "polynomial",
+    ("x", "degree"),
+    numpy=_evaluate,
+    rule=lambda x, degree, family: (real_of_both(family, x, degree),),
+    stops=True,
+    core=(0, 0),
 )
 
 

@@ -19,6 +19,7 @@ from eager.core.op import Attrs, Op
 from eager.core.tensor import Tensor
 from eager.ops.conv_kernels import Geometry, taps
 from eager.ops.index import SCATTER
+from eager.ops.kinds import need_order
 from eager.sizes.aval import Aval
 
 
@@ -106,6 +107,7 @@ class MaxPool(Window):
 
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         (x,) = avals
+        need_order(self.name, x)
         shape = self.out_shape(x, attrs)
         return Aval(shape, x.dtype, x.device), Aval(shape, dt.int64, x.device)
 

@@ -73,6 +73,13 @@ z.lgamma()
 z.clamp(0, 1)
 t.hypot(z, z)
 t.special.i0e(z)
+t.special.zeta(z, z)
+t.igamma(z, z)
+t.igammac(z, z)
+t.polygamma(1, z)
+t.special.hermite_polynomial_h(z, 2)
+F.max_pool1d(z[None, None], 2)
+F.adaptive_max_pool1d(z[None, None], 1)
 t.ones(2) < 1j
 """.strip().splitlines()
 
