@@ -303,14 +303,9 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_lazy_imports.PARTS["eager"]})
 
 
-_DRAWS = frozenset({
-    "bernoulli", "multinomial", "normal", "rand", "randint", "randn", "randperm",
-})  # fmt: skip
 globals().update(
     {
-        p.name: _with_out(p.fn)
-        if p.fn.__module__.startswith("eager.ops.") or p.name in _DRAWS
-        else _checked(p.fn)
+        p.name: _checked(p.fn) if p.out is None else _with_out(p.fn, p.out)
         for p in _PUBLIC.values()
         if p.namespace
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -32,9 +32,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
+class Out:
+    """Rules by which a function writes into `out=`.
+
+    `overlap`: how its memory may meet an operand's. "same": all of it, element by element; "none":
+    the operand is read while the result is written; "any": it is read before, also in PyTorch
+    (whose `sum` clears a part of its operand, and sums what is left: no value to agree with).
+    `exact`: it must have the result's type, without conversion. `dtype`, of functions that take
+    one: "checked", it must be that of `out`; "decides", that of `out` stands in for it, too."""
+
+    overlap: Literal["same", "none", "any"] = "same"
+    exact: bool = False
+    dtype: Literal["", "checked", "decides"] = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Public:
     """One public function. `torch` is the dotted name of its reference below `torch.` (its own by
-    default); `reference`, on NumPy arrays, that of one that PyTorch does not have."""
+    default); `reference`, on NumPy arrays, that of one that PyTorch does not have. `out` is None
+    where it has no `out=`."""
 
     name: str
     fn: Callable[..., Any]
@@ -42,6 +58,7 @@ class Public:
     samples: Samples | None
     namespace: bool
     reference: Callable[..., Any] | None = None
+    out: Out | None = None
 
 
 PUBLIC: dict[str, Public] = {}
@@ -59,24 +76,28 @@ def public(
     namespace: bool = True,
     alias: tuple[str, ...] = (),
     reference: Callable[..., Any] | None = None,
+    out: Out | None = None,
 ) -> Callable[[F], F]:
     """Register a function: as `eager.<name>` (`namespace`), as a Tensor method, and as `<name>_`
     (`inplace`).
 
-    `alias` lists further names of the same function. `samples` makes it a test against PyTorch's of
-    the same name, or against `reference`, a function of NumPy arrays in float64."""
+    What is in `eager/ops` writes into `out=` by the rules of `Out()`, if it does not say by which;
+    elsewhere a function says that it does. `alias` lists further names of the same function.
+    `samples` makes it a test against PyTorch's of the same name, or against `reference`, a function
+    of NumPy arrays in float64."""
 
     def register(fn: F) -> F:
         own = name or fn.__name__
         called = _with_other_names(fn)
         if own in ON_GPUS:
             called = on_gpus(ON_GPUS[own], called)(fn)
+        writes = out or (Out() if fn.__module__.startswith("eager.ops.") else None)
         for each in (own, *alias):
             key = each if namespace else f"{fn.__module__}.{each}"
             if key in PUBLIC:
                 raise ValueError(f"the public function {key!r} is registered twice")
             given = samples if each == own else None
-            PUBLIC[key] = Public(each, called, torch or each, given, namespace, reference)
+            PUBLIC[key] = Public(each, called, torch or each, given, namespace, reference, writes)
             if method:
                 alone = len(_tensor_parameters(fn)) == 1 and not _int_parameters(fn)
                 own_method = called if alone else checked(called)
@@ -256,8 +277,8 @@ def _with_other_names(fn: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-def with_out(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn`, which also writes its result into tensors that are given as `out=`.
+def with_out(fn: Callable[..., Any], rules: Out) -> Callable[..., Any]:
+    """`fn`, which also writes its result into tensors that are given as `out=`, by `rules`.
 
     RuntimeError where the result has a gradient; `out` takes the shape of the result. What is no
     tensor is refused as in `checked`."""
@@ -274,7 +295,7 @@ def with_out(fn: Callable[..., Any]) -> Callable[..., Any]:
             out = kwargs.pop("out", None) if kwargs else None
             if out is None:
                 return fn(*args, **kwargs)
-            return _written(fn, out, args, kwargs)
+            return _written(fn, rules, out, args, kwargs)
         except Exception as error:
             trim(error)
             raise
@@ -282,14 +303,16 @@ def with_out(fn: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-def _written(fn: Callable[..., Any], out: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _written(
+    fn: Callable[..., Any], rules: Out, out: Any, args: Any, kwargs: dict[str, Any]
+) -> Any:
     """The result of `fn`, in the memory of `out`."""
-    if fn.__name__ in _WITH_DTYPE:
-        kwargs["dtype"] = _dtype_for(fn.__name__, out, kwargs.get("dtype"))
+    if rules.dtype:
+        kwargs["dtype"] = _dtype_for(rules, out, kwargs.get("dtype"))
     result = fn(*args, **kwargs)
     for each in out if isinstance(out, tuple | list) else (out,):
-        _check_out(fn.__name__, each, (*args, *kwargs.values()))
-    if fn.__name__ in _EXACT_OUT:
+        _check_out(rules, each, (*args, *kwargs.values()))
+    if rules.exact:
         _same_dtypes(out, result)
     if not isinstance(result, tuple):
         return _into(out, result)
@@ -297,31 +320,14 @@ def _written(fn: Callable[..., Any], out: Any, args: Any, kwargs: dict[str, Any]
     return type(result)(*outs) if hasattr(result, "_fields") else tuple(outs)
 
 
-# What reads its operands while it writes may not write into them, not even into all of one.
-_READ_WHILE_WRITING = frozenset(
-    "cat gather index_select kthvalue masked_select scatter scatter_add take".split()
-)
-# These read their operands whole before they write, also in PyTorch: into any part of them. (Its
-# `sum` and the like clear that part first, and sum what is left: no value to agree with.)
-_READ_FIRST = frozenset("logsumexp nanquantile norm quantile std var".split())
-# The memory of `out` must have the result's type for these: they do not convert.
-_EXACT_OUT = frozenset(
-    "amax amin aminmax argmax argmin complex gather index_select logcumsumexp multinomial polar "
-    "take".split()
-)
-# These have a `dtype`, which must be that of `out`; `out` has its say where none is given.
-_WITH_DTYPE = frozenset("cumprod cumsum mean nanmean nansum prod sum".split())
-_AS_OUT = frozenset("cumprod cumsum prod sum".split())
-
-
-def _dtype_for(name: str, out: Tensor, dtype: Any) -> Any:
+def _dtype_for(rules: Out, out: Tensor, dtype: Any) -> Any:
     """The dtype to compute in. RuntimeError where it is given and is not that of `out`."""
     if dtype is not None and dt.named(dtype) is not out.dtype:
         raise RuntimeError(f"Expected out tensor to have dtype {dtype}, but got {out.dtype}")
-    return out.dtype if name in _AS_OUT else dtype
+    return out.dtype if rules.dtype == "decides" else dtype
 
 
-def _check_out(name: str, out: Any, operands: tuple[Any, ...]) -> None:
+def _check_out(rules: Out, out: Any, operands: tuple[Any, ...]) -> None:
     """RuntimeError for memory to write into whose elements overlap, or overlap an operand's."""
     array = out._array
     if type(array) is Batched:
@@ -332,12 +338,12 @@ def _check_out(name: str, out: Any, operands: tuple[Any, ...]) -> None:
             "unsupported operation: more than one element of the written-to tensor refers to a "
             "single memory location. Please clone() the tensor before performing the operation."
         )
-    for x in () if name in _READ_FIRST else _tensors(operands):
+    for x in () if rules.overlap == "any" else _tensors(operands):
         other = x._array
         if not _may_share(array, other):
             continue
         same = _start(array) == _start(other) and array.strides == other.strides
-        if not (same and array.shape == other.shape) or name in _READ_WHILE_WRITING:
+        if not (same and array.shape == other.shape) or rules.overlap == "none":
             raise RuntimeError(
                 "unsupported operation: some elements of the input tensor and the written-to "
                 "tensor refer to a single memory location. Please clone() the tensor before "

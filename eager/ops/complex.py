@@ -16,7 +16,7 @@ from eager.base import dtype as dt
 from eager.base.dataclass import dataclass
 from eager.core.dispatch import apply, write_
 from eager.core.op import Attrs, Op
-from eager.core.registry import needs_tensors, public
+from eager.core.registry import Out, needs_tensors, public
 from eager.core.tape import zeros_of
 from eager.core.tensor import Tensor, wrap
 from eager.core.traced import Traced
@@ -172,7 +172,12 @@ COMPLEX = Host(
 _complex = np.array([[1 + 2j, -0.5j], [3.0, -1 - 1j]])
 
 
-@public("complex", method=False, samples=lambda: [s.call(s.values((3,)), s.values((3,), seed=1))])
+@public(
+    "complex",
+    out=Out(exact=True),
+    method=False,
+    samples=lambda: [s.call(s.values((3,)), s.values((3,), seed=1))],
+)
 @needs_tensors("both")
 def make_complex(real: Tensor, imag: Tensor) -> Tensor:
     """real + i imag, of two float32 or float64 tensors."""
@@ -230,7 +235,11 @@ def angle(input: Tensor) -> Tensor:
     return where(x < 0, math.pi, where(x != x, x, 0.0))
 
 
-@public(method=False, samples=lambda: [s.call(s.values((3,), 0.5, 2), s.values((3,), seed=1))])
+@public(
+    out=Out(exact=True),
+    method=False,
+    samples=lambda: [s.call(s.values((3,), 0.5, 2), s.values((3,), seed=1))],
+)
 @needs_tensors("both")
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """abs * exp(i angle). RuntimeError for other dtypes than floats, which must be equal."""

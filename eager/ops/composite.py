@@ -16,7 +16,7 @@ from eager.base.dtype import DType
 from eager.core.casts import full_precision, rounded_once
 from eager.core.dispatch import apply
 from eager.core.op import Sample
-from eager.core.registry import public
+from eager.core.registry import Out, public
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.create import IOTA, made
@@ -41,7 +41,7 @@ def _count(x: Tensor, dims: tuple[int, ...]) -> int:
     return math.prod(x.shape[d] for d in dims)
 
 
-@public(samples=over_dims())
+@public(out=Out(dtype="checked"), samples=over_dims())
 def mean(
     input: Tensor,
     dim: Any = None,
@@ -115,7 +115,7 @@ def _spread_samples() -> list[Sample]:
     ]
 
 
-@public(samples=_spread_samples)
+@public(out=Out(overlap="any"), samples=_spread_samples)
 @rounded_once
 def var(
     input: Tensor,
@@ -130,7 +130,7 @@ def var(
     return _variance(input, dim, correction, keepdim, "var")[0]
 
 
-@public(samples=_spread_samples)
+@public(out=Out(overlap="any"), samples=_spread_samples)
 @rounded_once
 def std(
     input: Tensor,
@@ -174,6 +174,7 @@ def std_mean(
 
 # ------------------------------------------------------------------------------------- norms
 @public(
+    out=Out(overlap="any"),
     samples=lambda: [
         s.call(s.values((3, 4))),
         s.call(s.values((3, 4)), dim=1),
@@ -183,7 +184,7 @@ def std_mean(
         s.call(s.values((3, 4)), -float("inf"), 1),
         s.call(s.values((3, 4)), "fro"),
         s.call(s.values((2, 3)) * 0),
-    ]
+    ],
 )
 def norm(
     input: Tensor,
@@ -309,12 +310,13 @@ def _log_softmax_along(x: Tensor, d: int) -> Tensor:
 
 
 @public(
+    out=Out(overlap="any"),
     samples=lambda: [
         s.call(s.values((3, 4)), 1),
         s.call(s.values((3, 4), -500, 500), (0, 1)),
         s.call(s.values((3, 4)), 0, True),
         s.call([[-float("inf")] * 2, [1.0, float("inf")]], 1, grad=False),
-    ]
+    ],
 )
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, without overflow; -inf of nothing but -inf. The phase of complex

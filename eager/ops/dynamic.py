@@ -16,7 +16,7 @@ from eager.base import dtype as dt
 from eager.base.dataclass import dataclass
 from eager.core.dispatch import apply
 from eager.core.op import REGISTRY, Attrs, Op
-from eager.core.registry import public
+from eager.core.registry import Out, public
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced, UnknownValue
 from eager.ops import dynamic_by_mask
@@ -138,10 +138,11 @@ def argwhere(input: Tensor) -> Tensor:
 
 
 @public(
+    out=Out(overlap="none"),
     samples=lambda: [
         s.call(s.values((3, 4)), s.booleans((3, 4))),
         s.call(s.values((3, 4)), s.booleans((4,))),
-    ]
+    ],
 )
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask (broadcast) holds, as a vector."""

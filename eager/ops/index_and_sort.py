@@ -14,7 +14,7 @@ from eager.base.dtype import DType
 from eager.core import return_types
 from eager.core.dispatch import apply
 from eager.core.op import Sample
-from eager.core.registry import public
+from eager.core.registry import Out, public
 from eager.core.tensor import Tensor
 from eager.device import CPU
 from eager.ops import samples as s
@@ -40,10 +40,11 @@ def iota_along(dim: int, ndim: int, n: int, *, like: Tensor | None = None) -> Te
 
 # --------------------------------------------------------------------------------- picking
 @public(
+    out=Out(overlap="none", exact=True),
     samples=lambda: [
         Sample((s.values((3, 4)), 1, s.integers((3, 1), 0, 4))),
         Sample((s.values((3, 4)), 0, s.integers((2, 3), 0, 3))),
-    ]
+    ],
 )
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """out[i][j] = input[index[i][j]][j] for dim 0. RuntimeError for an index out of range."""
@@ -58,10 +59,11 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
 
 
 @public(
+    out=Out(overlap="none", exact=True),
     samples=lambda: [
         Sample((s.values((3, 4)), 1, s.integers((5,), 0, 4))),
         Sample((s.values((3, 4)), 0, s.integers((2,), 0, 3))),
-    ]
+    ],
 )
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` along `dim` that the one-dimensional `index` names."""
@@ -72,7 +74,10 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return apply(TAKE, input, index.reshape(-1), dim=norm_dim(dim, input.ndim, "index_select"))
 
 
-@public(samples=lambda: [Sample((s.values((3, 4)), s.integers((2, 3), -12, 12)))])
+@public(
+    out=Out(overlap="none", exact=True),
+    samples=lambda: [Sample((s.values((3, 4)), s.integers((2, 3), -12, 12)))],
+)
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened `input`; of the shape of `index`. Negative indices count from the
     end."""
@@ -127,6 +132,7 @@ def _source(src: Any, input: Tensor, index: Tensor) -> Tensor:
 
 
 @public(
+    out=Out(overlap="none"),
     inplace=True,
     samples=lambda: [
         Sample((s.values((3, 4)), 1, np.array([[0, 2], [3, 1], [1, 0]]), s.values((3, 2))))
@@ -152,6 +158,7 @@ def scatter(
 
 
 @public(
+    out=Out(overlap="none"),
     inplace=True,
     samples=lambda: [Sample((s.values((3, 4)), 1, s.integers((3, 5), 0, 4), s.values((3, 5))))],
 )
@@ -404,7 +411,10 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     return return_types.topk(*sorted_along(input, d, largest, "topk", k))
 
 
-@public(samples=lambda: [Sample((s.values((3, 4)), 2)), Sample((s.values((3, 4)), 3, 0, True))])
+@public(
+    out=Out(overlap="none"),
+    samples=lambda: [Sample((s.values((3, 4)), 2)), Sample((s.values((3, 4)), 3, 0, True))],
+)
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest element along `dim` (counted from 1), and its index."""
     not_for("kthvalue", dt.BOOL)([input.aval])

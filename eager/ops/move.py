@@ -13,7 +13,7 @@ import numpy as np
 from eager.base import dtype as dt
 from eager.core.dispatch import apply
 from eager.core.op import Attrs
-from eager.core.registry import public
+from eager.core.registry import Out, public
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.dynamic import REPEATS, find
@@ -86,6 +86,7 @@ CAT = Move(
 
 
 @public(
+    out=Out(overlap="none"),
     method=False,
     alias=("concat", "concatenate"),
     samples=lambda: [

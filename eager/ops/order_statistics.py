@@ -12,7 +12,7 @@ from eager.core import return_types
 from eager.core.casts import full_precision
 from eager.core.dispatch import must_hold
 from eager.core.op import Sample
-from eager.core.registry import public
+from eager.core.registry import Out, public
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.index_and_sort import iota_along, pick, shared, sorted_along
@@ -22,13 +22,14 @@ from eager.sizes.aval import Aval
 
 
 @public(
+    out=Out(overlap="any"),
     samples=lambda: [
         Sample((s.values((3, 4)), 0.3)),
         Sample((s.values((3, 4)), 0.6, 1, True), {"interpolation": "midpoint"}),
         Sample((s.values((3, 4)), 0.4, 0), {"interpolation": "nearest"}),
         Sample((np.array([[1.0, np.nan, 0.0], [2.0, 5.0, 4.0]]), 0.3, 1), grad=False),
         Sample((s.values((3, 4)), np.array([0.1, 0.7]), 0), grad=False),
-    ]
+    ],
 )
 @full_precision
 def quantile(
@@ -48,10 +49,11 @@ def quantile(
 
 
 @public(
+    out=Out(overlap="any"),
     samples=lambda: [
         Sample((np.array([[1.0, np.nan, 0.0], [2.0, 5.0, 4.0]]), 0.3, 1), grad=False),
         Sample((np.array([1.0, np.nan, 0.0]), np.array([0.3, 0.9])), grad=False),
-    ]
+    ],
 )
 @full_precision
 def nanquantile(

@@ -13,7 +13,7 @@ from eager.core import return_types
 from eager.core.casts import full_precision
 from eager.core.dispatch import apply
 from eager.core.op import Sample, Samples
-from eager.core.registry import public
+from eager.core.registry import Out, public
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.kinds import ArgReduce, Reduce
@@ -88,7 +88,10 @@ PROD = Reduce("prod", ("x",), _prod_vjp, monoid="prod")
 
 
 @public(
-    samples=s.both(over_dims(), lambda: [s.call(s.integers((3, 4)), 1), s.call(s.booleans((3, 4)))])
+    out=Out(dtype="decides"),
+    samples=s.both(
+        over_dims(), lambda: [s.call(s.integers((3, 4)), 1), s.call(s.booleans((3, 4)))]
+    ),
 )
 def sum(
     input: Tensor,
@@ -104,13 +107,14 @@ def sum(
 
 
 @public(
+    out=Out(dtype="decides"),
     samples=s.both(
         along_dim(),
         lambda: [
             s.call(np.array([[0.0, 1.5], [2.0, 3.0]])),
             s.call(np.array([[0.0, 1.5], [2.0, 0.0]])),
         ],
-    )
+    ),
 )
 @full_precision
 def prod(
@@ -164,21 +168,25 @@ def _some_dims(name: str, input: Tensor, dim: Any) -> None:
         )
 
 
-@public(samples=over_dims(empty=False))
+@public(out=Out(exact=True), samples=over_dims(empty=False))
 def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """Largest element over `dim`; ties share the gradient evenly. NaN wins."""
     _some_dims("amax", input, dim)
     return apply(AMAX, input, dim=norm_dims(dim, input.ndim, "amax"), keepdim=keepdim)
 
 
-@public(samples=over_dims(empty=False))
+@public(out=Out(exact=True), samples=over_dims(empty=False))
 def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """Smallest element over `dim`; ties share the gradient evenly. NaN wins."""
     _some_dims("amin", input, dim)
     return apply(AMIN, input, dim=norm_dims(dim, input.ndim, "amin"), keepdim=keepdim)
 
 
-@public(method=True, samples=lambda: [s.call(s.values((3, 4))), s.call(s.values((3, 4)), dim=1)])
+@public(
+    out=Out(exact=True),
+    method=True,
+    samples=lambda: [s.call(s.values((3, 4))), s.call(s.values((3, 4)), dim=1)],
+)
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """(min, max) over one dimension or everything."""
     if dim is None and not input.numel():
@@ -199,7 +207,7 @@ def _arg(op: ArgReduce, input: Tensor, dim: int | None, keepdim: bool) -> Tensor
     return apply(op, input, dim=d, keepdim=keepdim)
 
 
-@public(samples=along_dim(grad=False))
+@public(out=Out(exact=True), samples=along_dim(grad=False))
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Index of the largest element along `dim`, or in the flattened tensor: int64, the first of
     several."""
@@ -208,7 +216,7 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
     return _arg(ARGMAX, input, dim, keepdim)
 
 
-@public(samples=along_dim(grad=False))
+@public(out=Out(exact=True), samples=along_dim(grad=False))
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Index of the smallest element along `dim`, or in the flattened tensor: int64, the first of
     several."""
@@ -298,7 +306,10 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     return sum(input != 0, dim)
 
 
-@public(samples=lambda: [s.call(np.array([1.0, float("nan"), 3.0]), grad=False)])
+@public(
+    out=Out(dtype="checked"),
+    samples=lambda: [s.call(np.array([1.0, float("nan"), 3.0]), grad=False)],
+)
 def nansum(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
@@ -306,7 +317,10 @@ def nansum(
     return sum(where(input != input, 0, input), dim, keepdim, dtype=dtype)
 
 
-@public(samples=lambda: [s.call(np.array([1.0, float("nan"), 3.0]), grad=False)])
+@public(
+    out=Out(dtype="checked"),
+    samples=lambda: [s.call(np.array([1.0, float("nan"), 3.0]), grad=False)],
+)
 def nanmean(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:

@@ -13,7 +13,7 @@ from eager.base.dtype import DType
 from eager.core import return_types
 from eager.core.dispatch import apply
 from eager.core.op import Attrs, Sample, aval_of
-from eager.core.registry import public
+from eager.core.registry import Out, public
 from eager.core.tape import zeros_of
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
@@ -117,7 +117,7 @@ def _zeros() -> list[Sample]:
     return [s.call(np.array([2.0, 0.0, 3.0, 0.0, 4.0]), 0), s.call(np.array([0.0, 1.5, 3.0]), 0)]
 
 
-@public(samples=s.both(_samples, _ints), inplace=True)
+@public(out=Out(dtype="decides"), samples=s.both(_samples, _ints), inplace=True)
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running sum along `dim`. Ints and bools give int64."""
     x = input if dtype is None else input.to(dtype)
@@ -125,7 +125,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     return out if dtype is None else out.to(dtype)
 
 
-@public(samples=s.both(_samples, _ints, _zeros), inplace=True)
+@public(out=Out(dtype="decides"), samples=s.both(_samples, _ints, _zeros), inplace=True)
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running product along `dim`. Ints and bools give int64."""
     x = input if dtype is None else input.to(dtype)
@@ -155,7 +155,10 @@ def cummin(input: Tensor, dim: int) -> Any:
     return return_types.cummin(*apply(CUMMIN, input, dim=norm_dim(dim, input.ndim, "cummin")))
 
 
-@public(samples=lambda: [s.call(s.values((3, 4)), 1), s.call(s.values((3, 4), -90.0, 90.0), 0)])
+@public(
+    out=Out(exact=True),
+    samples=lambda: [s.call(s.values((3, 4)), 1), s.call(s.values((3, 4), -90.0, 90.0), 0)],
+)
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the running sum of exp along `dim`, without overflow."""
     if input.dtype.category < dt.FLOAT:

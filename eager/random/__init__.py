@@ -19,7 +19,7 @@ from eager.base.dtype import DType
 from eager.core.batched import Batched
 from eager.core.dispatch import apply, current_tracer, must_hold
 from eager.core.op import REGISTRY
-from eager.core.registry import public
+from eager.core.registry import Out, public
 from eager.core.tape import mode
 from eager.core.tensor import Tensor, wrap
 from eager.device import CPU, default, places
@@ -260,7 +260,7 @@ def _finish(x: Tensor, device: Any, requires_grad: bool) -> Tensor:
     return x.requires_grad_() if requires_grad else x
 
 
-@public(method=False)
+@public(out=Out(), method=False)
 def rand(
     *sizes: Any,
     size: Any = None,
@@ -280,7 +280,7 @@ def rand(
     return _finish(x, device, requires_grad)
 
 
-@public(method=False)
+@public(out=Out(), method=False)
 def randn(
     *sizes: Any,
     size: Any = None,
@@ -325,7 +325,7 @@ def integers(
     return (bits % span + low).to(dtype)
 
 
-@public(method=False)
+@public(out=Out(), method=False)
 def randint(
     low: Any = 0,
     high: Any = None,
@@ -350,7 +350,7 @@ def randint(
     return _finish(x, device, requires_grad)
 
 
-@public(method=False)
+@public(out=Out(), method=False)
 def randperm(
     n: int,
     *,
@@ -409,7 +409,7 @@ def _known(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in kwargs.items() if k in ("generator", "requires_grad")}
 
 
-@public()
+@public(out=Out())
 def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None
 ) -> Tensor:
@@ -430,7 +430,7 @@ def in_both(number: float, dtype: DType) -> Any:
     return number * (1 + 1j) if dtype.is_complex else number
 
 
-@public(method=False)
+@public(out=Out(), method=False)
 def normal(
     mean: Any = 0.0,
     std: Any = 1.0,
@@ -463,7 +463,7 @@ def normal(
     return drawn.requires_grad_() if requires_grad else drawn
 
 
-@public()
+@public(out=Out(exact=True))
 def multinomial(
     input: Tensor,
     num_samples: int,

@@ -248,6 +248,7 @@ t.mean(x, 0, out=t.empty(4, 5, dtype=t.float64))
 t.mean(x, 0, dtype=t.float32, out=t.empty(4, 5, dtype=t.float64))
 t.amax(x, 0, out=t.empty(4, 5, dtype=t.float64))
 t.argmax(x, 0, out=t.empty(4, 5))
+t.complex(x[0], x[0], out=t.empty(4, 5, dtype=t.complex128))
 y = x[0] * 1; t.var(y, 0, out=y[0]).shape == y[1:].shape; (y[0] - 41.6667).abs() < 1e-3
 y = x[0] * 1; t.quantile(y, 0.5, 0, out=y[0]); y
 y = x[0]; t.cumsum(y[:2], 0, out=y[1:3]); y
