@@ -9,22 +9,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from eager.base import dtype as dt
 from eager.base.dtype import DType
 from eager.core.op import Sample
-from eager.core.registry import under
+from eager.core.registry import PUBLIC, under
 from eager.core.tensor import Tensor
 from eager.ops import composite, order_statistics, reduce, scan
 from eager.ops import samples as s
 from eager.ops.index_and_sort import dt_limits
 from eager.ops.pointwise import where
 
-_masked = under("masked")
+F = TypeVar("F", bound=Callable[..., Any])
 _mask = np.array([[True, False, True, True], [True, True, False, True], [False, True, True, True]])
+
+
+def _masked(samples: Callable[[], list[Sample]]) -> Callable[[F], F]:
+    """Register as `torch.masked.<name>`; autocast treats it as the function of all elements."""
+
+    def register(fn: F) -> F:
+        plain = PUBLIC.get(fn.__name__)
+        return under("masked")(samples, plain and plain.on_gpus)(fn)
+
+    return register
 
 
 def _x() -> Any:

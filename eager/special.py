@@ -25,6 +25,7 @@ from eager.ops.bessel_waves import FUNCTIONS as _BESSEL
 from eager.ops.composite import log_softmax as log_softmax
 from eager.ops.composite import logsumexp as logsumexp
 from eager.ops.composite import softmax as softmax
+from eager.ops.define import binary_op, unary
 from eager.ops.elementary import ERFCX, NDTRI
 from eager.ops.elementary import logit as logit
 from eager.ops.elementary import round as round
@@ -32,7 +33,7 @@ from eager.ops.gammas import igamma as gammainc  # noqa: F401
 from eager.ops.gammas import igammac as gammaincc  # noqa: F401
 from eager.ops.gammas import mvlgamma as multigammaln  # noqa: F401
 from eager.ops.gammas import zeta as zeta
-from eager.ops.pointwise import binary_op, unary, where
+from eager.ops.pointwise import where
 from eager.ops.polynomials import FUNCTIONS as _POLYNOMIALS
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -3,7 +3,8 @@ that are rounded once. function -> the function that casts its arguments.
 
 Matrix products and convolutions run in the type of autocast, losses and what loses much by few
 bits in float32, all else in the types it is given. The lists are PyTorch's: each function says
-where it is defined on which it stands, and `ON_GPUS` has what is another there.
+where it is defined on which it stands, on GPUs perhaps on another (`on_gpus`): of half precision's
+range little is left behind an exponential, a power or a sum.
 Autocast of a device casts tensors of that device. Inside such a function nothing is cast again.
 """
 
@@ -27,19 +28,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 # The types that a function gets its tensors in: those of autocast, float32, those it is given, the
 # widest of them; "keep": as it is without the rule, and autocast stays on inside.
 Policy = Literal["lower", "full", "given", "widest", "keep"]
-
-# What stands on another list on GPUs than on the CPU, by PyTorch's names, beside what says so where
-# it is defined. Of half precision's range little is left behind an exponential, a power or a sum.
-_ON_GPUS: Final[dict[Policy, str]] = {
-    "full": "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow "
-    "square prod softmax log_softmax cumprod cumsum sum norm logsumexp renorm",
-    "lower": "addmv addr einsum mv",
-    "given": "trace",
-    "widest": "cross dot index_put scatter_add tensordot vdot",
-}
-ON_GPUS: Final[dict[str, Policy]] = {
-    name: policy for policy, names in _ON_GPUS.items() for name in names.split()
-}
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:

@@ -19,7 +19,8 @@ from eager.base.compat_warnings import warn
 from eager.base.dataclass import dataclass
 from eager.base.tracebacks import trim
 from eager.core.batched import Batched
-from eager.core.casts import ON_GPUS, on_gpus
+from eager.core.casts import Policy
+from eager.core.casts import on_gpus as cast_on_gpus
 from eager.core.dispatch import write_, write_ufunc
 from eager.core.op import Op, Samples, parameters
 from eager.core.tape import keep_operand, sequence_now
@@ -50,7 +51,8 @@ class Out:
 class Public:
     """One public function. `torch` is the dotted name of its reference below `torch.` (its own by
     default); `reference`, on NumPy arrays, that of one that PyTorch does not have. `out` is None
-    where it has no `out=`."""
+    where it has no `out=`; `on_gpus` is how autocast of GPUs treats it, if another way than that of
+    the CPU."""
 
     name: str
     fn: Callable[..., Any]
@@ -59,6 +61,7 @@ class Public:
     namespace: bool
     reference: Callable[..., Any] | None = None
     out: Out | None = None
+    on_gpus: Policy | None = None
 
 
 PUBLIC: dict[str, Public] = {}
@@ -77,27 +80,31 @@ def public(
     alias: tuple[str, ...] = (),
     reference: Callable[..., Any] | None = None,
     out: Out | None = None,
+    on_gpus: Policy | None = None,
 ) -> Callable[[F], F]:
     """Register a function: as `eager.<name>` (`namespace`), as a Tensor method, and as `<name>_`
     (`inplace`).
 
     What is in `eager/ops` writes into `out=` by the rules of `Out()`, if it does not say by which;
-    elsewhere a function says that it does. `alias` lists further names of the same function.
+    elsewhere a function says that it does. `on_gpus` is for calls by users alone, `casts.on_gpus`
+    for those of the library, too. `alias` lists further names of the same function.
     `samples` makes it a test against PyTorch's of the same name, or against `reference`, a function
     of NumPy arrays in float64."""
 
     def register(fn: F) -> F:
         own = name or fn.__name__
         called = _with_other_names(fn)
-        if own in ON_GPUS:
-            called = on_gpus(ON_GPUS[own], called)(fn)
+        if on_gpus is not None:
+            called = cast_on_gpus(on_gpus, called)(fn)
         writes = out or (Out() if fn.__module__.startswith("eager.ops.") else None)
         for each in (own, *alias):
             key = each if namespace else f"{fn.__module__}.{each}"
             if key in PUBLIC:
                 raise ValueError(f"the public function {key!r} is registered twice")
             given = samples if each == own else None
-            PUBLIC[key] = Public(each, called, torch or each, given, namespace, reference, writes)
+            PUBLIC[key] = Public(
+                each, called, torch or each, given, namespace, reference, writes, on_gpus
+            )
             if method:
                 alone = len(_tensor_parameters(fn)) == 1 and not _int_parameters(fn)
                 own_method = called if alone else checked(called)
@@ -242,10 +249,14 @@ def _check_tensors(
 def under(path: str) -> Callable[..., Callable[[F], F]]:
     """A decorator that registers as `torch.<path>.<name>`: neither a method nor in `eager`."""
 
-    def with_samples(samples: Samples | None = None) -> Callable[[F], F]:
+    def with_samples(
+        samples: Samples | None = None, on_gpus: Policy | None = None
+    ) -> Callable[[F], F]:
         def register(fn: F) -> F:
             name = f"{path}.{fn.__name__}"
-            make = public(torch=name, samples=samples, method=False, namespace=False)
+            make = public(
+                torch=name, samples=samples, method=False, namespace=False, on_gpus=on_gpus
+            )
             return checked(make(fn))
 
         return register

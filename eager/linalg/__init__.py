@@ -523,7 +523,7 @@ def matrix_exp(A: Tensor) -> Tensor:
     return apply(factor.MATRIX_EXP, A)
 
 
-@_linalg(lambda: [Sample((s.values((2, 3)), s.values((1, 3), seed=1)))])
+@_linalg(lambda: [Sample((s.values((2, 3)), s.values((1, 3), seed=1)))], on_gpus="widest")
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """The vector product along a dimension of size 3."""
     if input.ndim != other.ndim:

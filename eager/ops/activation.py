@@ -18,9 +18,10 @@ from eager.core.op import Samples
 from eager.core.registry import F, in_place, overwrite, public
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
+from eager.ops.define import Vjp, not_for
 from eager.ops.elementary import sigmoid
 from eager.ops.kinds import Pointwise
-from eager.ops.pointwise import Vjp, not_for, where
+from eager.ops.pointwise import where
 
 _OF_COMPLEX = frozenset({"silu", "softsign", "tanhshrink"})
 _wide = s.both(s.on(-3.1, 3.3), s.on(-4.57, 4.31))

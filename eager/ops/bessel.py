@@ -15,7 +15,8 @@ import numpy as np
 
 from eager.core.registry import under
 from eager.ops import samples as s
-from eager.ops.pointwise import UnaryFn, unary, where
+from eager.ops.define import UnaryFn, unary
+from eager.ops.pointwise import where
 
 _SPLIT = 8.0  # the small arguments are up to here
 

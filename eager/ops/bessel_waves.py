@@ -18,7 +18,7 @@ import numpy as np
 from eager.core.op import Sample
 from eager.ops import samples as s
 from eager.ops.bessel import _fitted, _sum
-from eager.ops.pointwise import UnaryFn, unary
+from eager.ops.define import UnaryFn, unary
 
 _WAVES, _DECAYS = 8.0, 2.0  # from where on J and Y, and K, are computed the second way
 _EULER = Decimal("0.57721566490153286060651209008240243104215933593992")

@@ -20,9 +20,10 @@ from eager.core.registry import Out, public
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.create import IOTA, made
+from eager.ops.define import not_for
 from eager.ops.extern import SVD
 from eager.ops.move import cat, stack
-from eager.ops.pointwise import not_for, where
+from eager.ops.pointwise import where
 from eager.ops.reduce import SUM, amax, amin, is_floating, over_dims, sum
 from eager.ops.view import constant, norm_dim, norm_dims
 from eager.sizes.symint import is_empty, most
@@ -185,6 +186,7 @@ def std_mean(
         s.call(s.values((3, 4)), "fro"),
         s.call(s.values((2, 3)) * 0),
     ],
+    on_gpus="full",
 )
 def norm(
     input: Tensor,
@@ -277,7 +279,7 @@ def _softmax() -> list[Sample]:
     ]
 
 
-@public(samples=_softmax)
+@public(samples=_softmax, on_gpus="full")
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along `dim`, without overflow."""
     x = _softmax_input(input, dtype)
@@ -293,7 +295,7 @@ def _softmax_along(x: Tensor, d: int) -> Tensor:
     return e / sum(e, d, keepdim=True)
 
 
-@public(samples=_softmax)
+@public(samples=_softmax, on_gpus="full")
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """log(softmax(x)) along `dim`, without overflow or cancellation."""
     x = _softmax_input(input, dtype)
@@ -317,6 +319,7 @@ def _log_softmax_along(x: Tensor, d: int) -> Tensor:
         s.call(s.values((3, 4)), 0, True),
         s.call([[-float("inf")] * 2, [1.0, float("inf")]], 1, grad=False),
     ],
+    on_gpus="full",
 )
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, without overflow; -inf of nothing but -inf. The phase of complex
@@ -414,7 +417,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     return diag_embed(input.reshape(-1), offset)
 
 
-@public(samples=lambda: [s.call(s.values((3, 3))), s.call(s.values((2, 3)))])
+@public(samples=lambda: [s.call(s.values((3, 3))), s.call(s.values((2, 3)))], on_gpus="given")
 @full_precision
 def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
@@ -453,7 +456,8 @@ def diff(
     samples=lambda: [
         s.call(s.values((3,)), s.values((3,), seed=1)),
         s.call(s.values((2, 3)), s.values((2, 3), seed=1), dim=-1),
-    ]
+    ],
+    on_gpus="widest",
 )
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """Vector product along a dimension of size 3 (the first such by default)."""

@@ -17,17 +17,9 @@ from eager.core.registry import in_place, needs_tensors, public
 from eager.core.tape import zeros_of
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
+from eager.ops.define import UnaryFn, binary, binary_op, not_for, unary
 from eager.ops.kinds import Pointwise
-from eager.ops.pointwise import (
-    UnaryFn,
-    binary,
-    binary_op,
-    float_power,
-    is_integral,
-    not_for,
-    unary,
-    where,
-)
+from eager.ops.pointwise import float_power, is_integral, where
 
 # ---------------------------------------------------------------------------------- rounding
 _rounded = s.both(s.on(-3.3, 3.3), s.on_ints())
@@ -78,20 +70,25 @@ frac = unary("frac", lambda m, x: x - m.trunc(x), lambda g: (g,), samples=s.on(-
 # ------------------------------------------------------------------------------ exponentials
 _with_ints = s.both(s.on(), s.on_ints())
 _positive = s.on(0.1, 4.0)
-exp = unary("exp", "exp", lambda g, out: (g * out,), samples=_with_ints)
+exp = unary("exp", "exp", lambda g, out: (g * out,), samples=_with_ints, on_gpus="full")
 exp2 = unary(
     "exp2", lambda m, x: m.pow(2.0, x), lambda g, out: (g * out * math.log(2.0),), samples=s.on()
 )
-expm1 = unary("expm1", "expm1", lambda g, out: (g * (out + 1),), samples=_with_ints)
-log = unary("log", "log", lambda g, x: (g / x,), samples=_positive)
-log2 = unary("log2", "log2", lambda g, x: (g / (x * math.log(2.0)),), samples=_positive)
+expm1 = unary("expm1", "expm1", lambda g, out: (g * (out + 1),), samples=_with_ints, on_gpus="full")
+log = unary("log", "log", lambda g, x: (g / x,), samples=_positive, on_gpus="full")
+log2 = unary(
+    "log2", "log2", lambda g, x: (g / (x * math.log(2.0)),), samples=_positive, on_gpus="full"
+)
 log10 = unary(
     "log10",
     lambda m, x: m.log2(x) * math.log10(2.0),
     lambda g, x: (g / (x * math.log(10.0)),),
     samples=_positive,
+    on_gpus="full",
 )
-log1p = unary("log1p", "log1p", lambda g, x: (g / (x + 1),), samples=s.on(-0.9, 3.0))
+log1p = unary(
+    "log1p", "log1p", lambda g, x: (g / (x + 1),), samples=s.on(-0.9, 3.0), on_gpus="full"
+)
 sigmoid = unary(
     "sigmoid",
     lambda m, x: 1.0 / (1.0 + m.exp(-x)),
@@ -113,16 +110,28 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 _inside = s.on(-0.9, 0.9)
 sin = unary("sin", "sin", lambda g, x: (g * cos(x),), samples=_with_ints)
 cos: UnaryFn = unary("cos", "cos", lambda g, x: (-g * sin(x),), samples=_with_ints)
-tan = unary("tan", "tan", lambda g, out: (g * (1 + out * out),), samples=s.on(-1.3, 1.3))
+tan = unary(
+    "tan", "tan", lambda g, out: (g * (1 + out * out),), samples=s.on(-1.3, 1.3), on_gpus="full"
+)
 asin = unary(
-    "asin", "asin", lambda g, x: (g * (1 - x * x).rsqrt(),), alias=("arcsin",), samples=_inside
+    "asin",
+    "asin",
+    lambda g, x: (g * (1 - x * x).rsqrt(),),
+    alias=("arcsin",),
+    samples=_inside,
+    on_gpus="full",
 )
 acos = unary(
-    "acos", "acos", lambda g, x: (-g * (1 - x * x).rsqrt(),), alias=("arccos",), samples=_inside
+    "acos",
+    "acos",
+    lambda g, x: (-g * (1 - x * x).rsqrt(),),
+    alias=("arccos",),
+    samples=_inside,
+    on_gpus="full",
 )
 atan = unary("atan", "atan", lambda g, x: (g / (x * x + 1),), alias=("arctan",))
-sinh = unary("sinh", "sinh", lambda g, x: (g * cosh(x),))
-cosh: UnaryFn = unary("cosh", "cosh", lambda g, x: (g * sinh(x),))
+sinh = unary("sinh", "sinh", lambda g, x: (g * cosh(x),), on_gpus="full")
+cosh: UnaryFn = unary("cosh", "cosh", lambda g, x: (g * sinh(x),), on_gpus="full")
 tanh = unary("tanh", "tanh", lambda g, out: (g * (1 - out * out),), samples=_with_ints)
 
 
@@ -303,6 +312,7 @@ erfinv = unary(
     lambda g, out: (g * (1 / _TWO_OVER_SQRT_PI) * (out * out).exp(),),
     samples=s.on(-0.9, 0.9),
     takes="real",
+    on_gpus="full",
 )
 
 

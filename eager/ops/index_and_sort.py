@@ -19,9 +19,10 @@ from eager.core.tensor import Tensor
 from eager.device import CPU
 from eager.ops import samples as s
 from eager.ops.create import IOTA, made
+from eager.ops.define import not_for
 from eager.ops.index import GATHER, INDEX_ADD, INDEX_PUT, SCATTER, TAKE, scatter_by
 from eager.ops.kinds import need_order
-from eager.ops.pointwise import not_for, where
+from eager.ops.pointwise import where
 from eager.ops.sort import SORT
 from eager.ops.view import constant, norm_dim
 from eager.sizes.aval import Aval
@@ -161,6 +162,7 @@ def scatter(
     out=Out(overlap="none"),
     inplace=True,
     samples=lambda: [Sample((s.values((3, 4)), 1, s.integers((3, 5), 0, 4), s.values((3, 5))))],
+    on_gpus="widest",
 )
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """`input` with src[i][j] added at [index[i][j]][j] (dim 0)."""
@@ -350,7 +352,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     return flat.reshape(input.shape)
 
 
-@public(inplace=True, samples=lambda: [Sample((s.values((3, 4, 2)), 2, 1, 1.5))])
+@public(inplace=True, samples=lambda: [Sample((s.values((3, 4, 2)), 2, 1, 1.5))], on_gpus="full")
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """`input` with its slices along `dim` that have a p-norm above `maxnorm` scaled down to it."""
     if p <= 0:

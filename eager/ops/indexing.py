@@ -368,7 +368,8 @@ def _stored(value: Any, dtype: DType) -> Any:
     samples=lambda: [
         s.call(s.values((3, 4)), (np.array([0, 2]), np.array([1, 1])), s.values((2,), seed=1)),
         s.call(s.values((3,)), (np.array([0, 0]),), s.values((2,), seed=1), accumulate=True),
-    ]
+    ],
+    on_gpus="widest",
 )
 def index_put(
     input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False

@@ -13,8 +13,9 @@ from eager.core.op import Sample
 from eager.core.registry import needs_tensors, public
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
+from eager.ops.define import BinaryFn, binary, binary_op, unary
 from eager.ops.kinds import Pointwise
-from eager.ops.pointwise import BinaryFn, binary, binary_op, eq, is_integral, lt, ne, unary
+from eager.ops.pointwise import eq, is_integral, lt, ne
 
 
 def _bits() -> list[Sample]:

@@ -15,8 +15,9 @@ from eager.core.op import Sample
 from eager.core.registry import Out, public
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
+from eager.ops.define import not_for
 from eager.ops.index_and_sort import iota_along, pick, shared, sorted_along
-from eager.ops.pointwise import not_for, where
+from eager.ops.pointwise import where
 from eager.ops.view import norm_dim
 from eager.sizes.aval import Aval
 

@@ -1,4 +1,4 @@
-"""Pointwise ops: factories, arithmetic, comparison, logic, selection. tensors, numbers -> tensor.
+"""Pointwise ops: arithmetic, comparison, logic, selection. tensors, numbers -> tensor.
 
 An entry is body, derivative, public function and samples at one place; the method and the in-place
 method follow from it.
@@ -14,107 +14,19 @@ import numpy as np
 
 from eager.base import dtype as dt
 from eager.base.compat_warnings import options, warn
-from eager.base.scalar import VOCABULARY
 from eager.core.dispatch import apply, apply_binary, apply_unary, must_hold, with_tensor
-from eager.core.op import Sample, Samples
-from eager.core.registry import needs_tensors, public, require_tensors
+from eager.core.op import Sample
+from eager.core.registry import needs_tensors, public
 from eager.core.sym import must_be
 from eager.core.tape import zeros_of
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
+from eager.ops.define import Body, binary, binary_op, not_for, unary
 from eager.ops.kinds import Cast, Copy, Pointwise
 from eager.ops.scaling import alpha_rounded, scaled
 from eager.ops.scaling import is_integral as is_integral
 from eager.ops.view import constant
 from eager.sizes.aval import Aval, scalar_aval
-
-UnaryFn = Callable[[Tensor], Tensor]
-BinaryFn = Callable[[Any, Any], Tensor]
-Body = Callable[..., Any]
-Vjp = Callable[..., tuple[Any, ...]]
-
-
-# --------------------------------------------------------------------------------- factories
-def _ufunc(name: str) -> Any:
-    """NumPy's ufunc of an intrinsic, for bodies that are just that intrinsic."""
-    found = VOCABULARY[name].numpy if name in VOCABULARY else None
-    return found if isinstance(found, np.ufunc) else None
-
-
-def not_for(name: str, *kinds: int) -> Callable[[Sequence[Aval]], str]:
-    """`refuses` of an op whose first operand is of none of these kinds: `dt.BOOL`, ..."""
-
-    def refuses(operands: Sequence[Aval]) -> str:
-        kind = operands[0].dtype
-        if kind.category in kinds and not operands[0].weak:
-            raise NotImplementedError(f'"{name}" not implemented for {kind}: convert it first')
-        return ""
-
-    return refuses
-
-
-def unary(
-    name: str,
-    body: Body | str,
-    vjp: Vjp | None = None,
-    *,
-    result: str = "float",
-    takes: str = "any",
-    refuses: Callable[[Sequence[Aval]], str] | None = None,
-    of_complex: Callable[..., Any] | None = None,
-    samples: Samples | None = None,
-    doc: str = "",
-    **how: Any,
-) -> UnaryFn:
-    """Register an op of one operand and its public function `name(input)`.
-
-    `body` may be the name of an intrinsic. `how` goes to `public` (alias, torch, method,
-    inplace)."""
-    spelled: Body = (lambda m, x: getattr(m, body)(x)) if isinstance(body, str) else body
-    ufunc = _ufunc(body) if isinstance(body, str) else None
-    op = Pointwise(
-        name, ("x",), vjp, body=spelled, result=result, ufunc=ufunc, of_complex=of_complex,
-        takes=takes, refuses=refuses,
-    )  # fmt: skip
-
-    def fn(input: Tensor) -> Tensor:
-        return apply_unary(op, input)
-
-    fn.__name__ = fn.__qualname__ = name
-    fn.unary_op = op  # type: ignore[attr-defined]
-    fn.__doc__ = doc or f"Elementwise {name}."
-    return public(name, samples=samples or s.on(), **{"inplace": True, **how})(fn)
-
-
-def binary_op(name: str, body: Body | str, vjp: Vjp | None = None, **kwargs: Any) -> Pointwise:
-    """Register an op of two operands."""
-    spelled: Body = (lambda m, x, y: getattr(m, body)(x, y)) if isinstance(body, str) else body
-    ufunc = _ufunc(body) if isinstance(body, str) else None
-    return Pointwise(name, ("x", "y"), vjp, body=spelled, ufunc=ufunc, **kwargs)
-
-
-def binary(
-    op: Pointwise,
-    *,
-    doc: str = "",
-    samples: Samples | None = None,
-    tensors: str = "",
-    **how: Any,
-) -> BinaryFn:
-    """The public function `name(input, other)` of an op of two operands, of which `tensors` must
-    be tensors (see `needs_tensors`)."""
-    both = tensors == "both"
-
-    def fn(input: Any, other: Any) -> Tensor:
-        if tensors and (type(input) is not Tensor or (both and type(other) is not Tensor)):
-            require_tensors(op.name, tensors, (input, other))
-        return apply_binary(op, input if tensors else with_tensor(input, other), other)
-
-    fn.__name__ = fn.__qualname__ = op.name
-    fn.__doc__ = doc or f"Elementwise {op.name} of two tensors, or a tensor and a number."
-    inplace = op if op.ufunc is not None and op.result == "promote" else True
-    return public(op.name, samples=samples or s.on_two(), **{"inplace": inplace, **how})(fn)
-
 
 # -------------------------------------------------------------------------- conversion, copy
 CAST = Cast("cast", ("x",), lambda g: (g,))  # converted back by the caller
@@ -294,14 +206,22 @@ def fmod(input: Any, other: Any) -> Tensor:
 
 neg = unary("neg", "neg", lambda g: (-g,), result="promote", alias=("negative",), refuses=_no_bools)
 reciprocal = unary(
-    "reciprocal", lambda m, x: 1.0 / x, lambda g, out: (-g * (out * out),), samples=s.on(0.5, 3.0)
+    "reciprocal",
+    lambda m, x: 1.0 / x,
+    lambda g, out: (-g * (out * out),),
+    samples=s.on(0.5, 3.0),
+    on_gpus="full",
 )
 SQUARE = Pointwise(
     "square", ("x",), lambda g, x: (g * (2 * x),), body=lambda m, x: x * x, ufunc=np.square
 )
 
 
-@public(inplace=True, samples=s.both(s.on(), lambda: [s.call(s.booleans((3, 4)), grad=False)]))
+@public(
+    inplace=True,
+    samples=s.both(s.on(), lambda: [s.call(s.booleans((3, 4)), grad=False)]),
+    on_gpus="full",
+)
 def square(input: Tensor) -> Tensor:
     """x * x; of bools in int64, as `pow`."""
     return apply_unary(SQUARE, input.to(dt.int64) if input.dtype is dt.bool_ else input)
@@ -309,7 +229,11 @@ def square(input: Tensor) -> Tensor:
 
 sqrt = unary("sqrt", "sqrt", lambda g, out: (g / (2 * out),), samples=s.on(0.1, 4.0))
 rsqrt = unary(
-    "rsqrt", "rsqrt", lambda g, out: (-0.5 * g * (out * out * out),), samples=s.on(0.1, 4.0)
+    "rsqrt",
+    "rsqrt",
+    lambda g, out: (-0.5 * g * (out * out * out),),
+    samples=s.on(0.1, 4.0),
+    on_gpus="full",
 )
 
 
@@ -348,6 +272,7 @@ _EASY_POWERS: dict[Any, Callable[[Any], Any]] = {
 
 @public(
     "pow",
+    on_gpus="full",
     inplace=True,
     samples=s.both(
         s.on_two(first=(0.2, 2.0), number=2.5),

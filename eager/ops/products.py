@@ -83,7 +83,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return apply(DOT, input, mat2)
 
 
-@public(samples=lambda: [_operands((2, 3), (3,))])
+@public(samples=lambda: [_operands((2, 3), (3,))], on_gpus="lower")
 @given_precision
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """(M, K) x (K) -> (M)."""
@@ -92,7 +92,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return mm(input, vec.unsqueeze(1)).squeeze(1)
 
 
-@public(samples=lambda: [_operands((3,), (3,))])
+@public(samples=lambda: [_operands((3,), (3,))], on_gpus="widest")
 @given_precision
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """(K) x (K) -> ()."""
@@ -107,7 +107,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     return mm(input.unsqueeze(0), tensor.unsqueeze(1)).reshape(())
 
 
-@public()
+@public(on_gpus="widest")
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """`dot` with the first vector conjugated."""
     return dot(input.conj() if input.dtype.is_complex else input, other)
@@ -249,7 +249,7 @@ def addmm(
     return _scaled_sum(input, mm(mat1, mat2), beta, alpha)
 
 
-@public(inplace=True, samples=lambda: [_operands((2,), (2, 3), (3,))])
+@public(inplace=True, samples=lambda: [_operands((2,), (2, 3), (3,))], on_gpus="lower")
 @_factors_between
 @product_rounded_once
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
@@ -257,7 +257,7 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: fl
     return _scaled_sum(input, mv(mat, vec), beta, alpha)
 
 
-@public(inplace=True, samples=lambda: [_operands((2, 3), (2,), (3,))])
+@public(inplace=True, samples=lambda: [_operands((2, 3), (2,), (3,))], on_gpus="lower")
 @_factors_between
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
@@ -354,6 +354,7 @@ def _batch_sizes(a: Tensor, b: Tensor, count: int) -> list[int]:
         _operands((2, 3, 4), (4, 3, 5), dims=([1, 2], [1, 0])),
         _operands((2, 3), (3, 2), dims=1),
     ],
+    on_gpus="widest",
 )
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Sum of products over `dims`: the last `dims` of a with the first of b, or a pair of lists of
@@ -449,7 +450,7 @@ def _einsums() -> list[Sample]:
     ]
 
 
-@public(method=False, samples=_einsums)
+@public(method=False, samples=_einsums, on_gpus="lower")
 def einsum(equation: Any, *operands: Any) -> Tensor:
     """Einstein summation, contracted from left to right. `...` stands for broadcast dimensions.
 

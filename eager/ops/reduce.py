@@ -92,6 +92,7 @@ PROD = Reduce("prod", ("x",), _prod_vjp, monoid="prod")
     samples=s.both(
         over_dims(), lambda: [s.call(s.integers((3, 4)), 1), s.call(s.booleans((3, 4)))]
     ),
+    on_gpus="full",
 )
 def sum(
     input: Tensor,
@@ -115,6 +116,7 @@ def sum(
             s.call(np.array([[0.0, 1.5], [2.0, 0.0]])),
         ],
     ),
+    on_gpus="full",
 )
 @full_precision
 def prod(

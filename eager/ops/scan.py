@@ -117,7 +117,7 @@ def _zeros() -> list[Sample]:
     return [s.call(np.array([2.0, 0.0, 3.0, 0.0, 4.0]), 0), s.call(np.array([0.0, 1.5, 3.0]), 0)]
 
 
-@public(out=Out(dtype="decides"), samples=s.both(_samples, _ints), inplace=True)
+@public(out=Out(dtype="decides"), samples=s.both(_samples, _ints), inplace=True, on_gpus="full")
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running sum along `dim`. Ints and bools give int64."""
     x = input if dtype is None else input.to(dtype)
@@ -125,7 +125,9 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     return out if dtype is None else out.to(dtype)
 
 
-@public(out=Out(dtype="decides"), samples=s.both(_samples, _ints, _zeros), inplace=True)
+@public(
+    out=Out(dtype="decides"), samples=s.both(_samples, _ints, _zeros), inplace=True, on_gpus="full"
+)
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running product along `dim`. Ints and bools give int64."""
     x = input if dtype is None else input.to(dtype)

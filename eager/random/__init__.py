@@ -25,8 +25,8 @@ from eager.core.tensor import Tensor, wrap
 from eager.device import CPU, default, places
 from eager.device import device as as_device
 from eager.ops.complex import view_as_complex
+from eager.ops.define import not_for
 from eager.ops.draws import BINOMIAL, POISSON, STANDARD_GAMMA
-from eager.ops.pointwise import not_for
 from eager.ops.random import RANDOM
 from eager.ops.search_and_count import searchsorted
 from eager.ops.sort import SORT

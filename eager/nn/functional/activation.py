@@ -18,7 +18,8 @@ from eager.core.registry import public
 from eager.core.tensor import Tensor
 from eager.nn.functional.register import functional
 from eager.ops import samples as s
-from eager.ops.pointwise import not_for, where
+from eager.ops.define import not_for
+from eager.ops.pointwise import where
 from eager.ops.view import norm_dim
 from eager.random import draw
 
