@@ -20,6 +20,7 @@ from codegen.targets.triton.runtime.kernel import TritonKernel, kernels_of
 from codegen.targets.triton.runtime.program import Launch, TritonProgram
 from eager.core.op import Op
 from eager.device.plan import NoKernel, Operand, Place, Plan, Result, Step
+from eager.ops.contract import DOT
 from eager.sizes.aval import Aval, contiguous_strides
 
 
@@ -84,7 +85,7 @@ def _flops(op: Op, operands: Sequence[Operand], outs: Sequence[Aval]) -> int:
     count = max(a.numel for a in (*outs, *(x.aval for x in operands)))
     if op.kind != "contract":
         return count
-    inner = operands[0].aval.shape[-1:] if op.name == "dot" else operands[1].aval.shape[1:]
+    inner = operands[0].aval.shape[-1:] if op is DOT else operands[1].aval.shape[1:]
     return 2 * sum(a.numel for a in outs) * math.prod(inner)
 
 

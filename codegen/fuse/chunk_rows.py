@@ -24,6 +24,10 @@ from codegen.ir.sizes import is_static
 from eager.base.dataclass import dataclass
 from eager.base.dtype import DType
 from eager.core.op import REGISTRY, Op
+from eager.ops.contract import DOT
+from eager.ops.index import GATHER
+from eager.ops.reduce import SUM
+from eager.ops.view import EXPAND, PERMUTE, RESHAPE
 from eager.sizes.aval import Aval
 
 LARGE = 64 << 20  # bytes of a matrix that is not held
@@ -67,7 +71,7 @@ def chunk_rows(program: Program) -> Program:
 
 
 def _is_seed(call: Call) -> bool:
-    if call.op.name != "dot":
+    if call.op is not DOT:
         return False
     out, a = call.outs[0].aval, call.operands[0]
     assert isinstance(a, Value)
@@ -96,7 +100,7 @@ def spread(call: Call, dim: int) -> list[int | None] | None:
     if len(call.outs) != 1:
         return None
     shapes = [v.aval.shape if isinstance(v, Value) else () for v in call.operands]
-    if op.kind in ("pointwise", "cast") or op.name == "expand":
+    if op.kind in ("pointwise", "cast") or op is EXPAND:
         return [_aligned(shape, out.ndim - dim) for shape in shapes]
     if op.kind in ("reduce", "argreduce") and "dim" in attrs:
         gone = attrs["dim"] if isinstance(attrs["dim"], tuple) else (attrs["dim"],)
@@ -104,16 +108,16 @@ def spread(call: Call, dim: int) -> list[int | None] | None:
         if attrs["keepdim"]:
             return None if dim in gone else [dim]
         return [[d for d in range(len(shapes[0])) if d not in gone][dim]]
-    if op.name == "permute":
+    if op is PERMUTE:
         return [attrs["dims"][dim]]
-    if op.name == "reshape":
+    if op is RESHAPE:
         before, size = math.prod(out.shape[:dim]), out.shape[dim]
         ends = (d for d, n in enumerate(shapes[0]) if n == size)
         at = next((d for d in ends if math.prod(shapes[0][:d]) == before), None)
         return None if at is None else [at]
-    if op.name == "gather" and attrs["dim"] % out.ndim != dim:
+    if op is GATHER and attrs["dim"] % out.ndim != dim:
         return [dim, dim] if shapes[0][dim] == out.shape[dim] else None
-    if op.name == "dot" and out.ndim == 2:
+    if op is DOT and out.ndim == 2:
         return [0, None] if dim == 0 else [None, 1]
     return None
 
@@ -125,11 +129,11 @@ def _aligned(shape: Sequence[Any], behind: int) -> int | None:
 
 def _sums(call: Call) -> list[int] | None:
     """The dimension of the rows in each operand, where the result is a sum over them."""
-    if call.op.name == "sum":
+    if call.op is SUM:
         (x,) = call.operands
         assert isinstance(x, Value)
         return [d % max(x.aval.ndim, 1) for d in call.attrs["dim"]]
-    if call.op.name == "dot" and call.outs[0].aval.ndim == 2:
+    if call.op is DOT and call.outs[0].aval.ndim == 2:
         return [1, 0]
     return None
 
@@ -199,7 +203,7 @@ class _Region:
         dims = _sums(call)
         if dims is None:
             return False
-        if call.op.name == "sum":
+        if call.op is SUM:
             (x,) = tensors(call)
             return self.rows.get(x.id) in dims
         sizes = (v.aval.shape[d] for v, d in zip(tensors(call), dims, strict=True))
@@ -248,7 +252,7 @@ class _Region:
         if not summed or not self._is_sum(call):
             return None
         self.sums.add(call)
-        if call.op.name == "sum":
+        if call.op is SUM:
             return [self.rows[tensors(call)[0].id]]
         return _sums(call)
 
@@ -396,7 +400,7 @@ class _Writer:
             for v in self._operands(call, inside)
         ]  # fmt: skip
         out = self.value(carry.aval.shape, kind, carry.aval)
-        if call.op.name == "dot":
+        if call.op is DOT:
             body.append(Call(DOT_ADD, (carry, *operands), {}, (out,), call.where))
             return out
         part = self.value(carry.aval.shape, kind, carry.aval)

@@ -23,7 +23,9 @@ from codegen.ir.sizes import Size, at_least, blocks, extent, extents, hint, is_s
 from eager.base import dtype as dt
 from eager.base.dtype import DType
 from eager.core.op import REGISTRY
+from eager.ops.contract import DOT
 from eager.ops.kinds import Pointwise
+from eager.ops.pointwise import CAST, WHERE
 from eager.sizes.aval import Aval, scalar_aval
 
 Item = Nest | Step
@@ -92,15 +94,13 @@ def lower(program: Program, *, widen: bool = True) -> Loops:
 
 
 def _complex(s: _Lower, call: Call) -> None:
-    """A call on complex numbers: what moves or adds elements does so to the real and to the
-    imaginary parts, which are taken apart and joined again; the rest is a step."""
+    """A call on complex numbers: the real and the imaginary parts are taken apart and joined again
+    where the op allows it (`by_parts`); the rest is a step."""
     moved = tensors(call)[:1] if call.op.kind == "index" else tensors(call)
-    apart = call.op.kind in ("view", "move", "index") or call.op.name in ("sum", "where", "full")
-    apart = apart and call.op.name != "scatter_reduce"  # a product has both parts of both
-    condition = call.operands[0] if call.op.name == "where" else None
+    condition = call.operands[0] if call.op is WHERE else None
     kinds = {v.aval.dtype for v in (*moved, *call.outs) if v is not condition}
-    cast = call.op.name == "cast" and all(kind.is_complex for kind in kinds)
-    if not cast and (not apart or len(call.outs) != 1 or len(kinds) != 1):
+    cast = call.op is CAST and all(kind.is_complex for kind in kinds)
+    if not cast and (not call.op.by_parts or len(call.outs) != 1 or len(kinds) != 1):
         s.step(call)
         return
     out = call.outs[0]
@@ -347,9 +347,7 @@ def _contract(s: _Lower, call: Call) -> None:
     product itself where it has all sums of an element at once."""
     out = call.outs[0]
     wide = out.aval.dtype.compute
-    if call.op.name == "dot" and (
-        _is_small(call) or (s.widen and (_is_vector(call) or _is_tiny(call)))
-    ):
+    if call.op is DOT and (_is_small(call) or (s.widen and (_is_vector(call) or _is_tiny(call)))):
         _loop_dot(s, call)
         return
     if wide.category != dt.FLOAT or not some(out.aval.numel):
@@ -358,7 +356,7 @@ def _contract(s: _Lower, call: Call) -> None:
     if not s.widen:
         s.step(call)
         return
-    operands = _narrow_operands(s, call) if call.op.name == "dot" else None
+    operands = _narrow_operands(s, call) if call.op is DOT else None
     rounds = operands is not None and not is_deep(operands[0].aval)
     operands = operands or tuple(_widened(s, v, wide, call.where) for v in tensors(call))
     stored = _rounded_to(s, out) if rounds else wide

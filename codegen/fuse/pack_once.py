@@ -17,6 +17,8 @@ from codegen.fuse.chunk_rows import Loop
 from codegen.ir.schema import Call, Program, Value
 from codegen.ir.sizes import hint, is_static, round_up
 from eager.base import dtype as dt
+from eager.ops.contract import DOT
+from eager.ops.view import PERMUTE
 from eager.sizes.aval import Aval
 
 LOOPS: Final = ("scan", "while_loop")
@@ -50,11 +52,11 @@ def _packed(loop: Call, fresh: count[int]) -> list[Call]:
     panels: dict[int, tuple[Value, Value]] = {}  # of a matrix in the body: outside, and there
     calls = []
     for call in body.calls:
-        if call.op.name == "permute" and (x := _fixed(call, outside)):
+        if call.op is PERMUTE and (x := _fixed(call, outside)):
             moved = replace(call.outs[0], id=next(fresh))
             before.append(replace(call, operands=(x,), outs=(moved,)))
             outside[call.outs[0].id] = moved
-        elif call.op.name == "dot" and _pays(call) and (b := call.operands[1].id) in outside:
+        elif call.op is DOT and _pays(call) and (b := call.operands[1].id) in outside:
             if b not in panels:
                 aval = _aval(outside[b].aval)
                 panels[b] = Value(next(fresh), aval), Value(next(inner), aval)

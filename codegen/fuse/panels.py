@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from codegen.fuse.chunk_rows import DOT_ADD
 from codegen.fuse.elements import tensors
 from codegen.fuse.pack_once import DOT_PACKED, PACK, PANEL
 from codegen.fuse.row_groups import Axes, Frame
@@ -16,6 +17,8 @@ from codegen.ir.schema import Call, Value
 from codegen.ir.sizes import blocks, hint, round_up
 from eager.base.dtype import DType
 from eager.core.op import REGISTRY
+from eager.ops.contract import DOT
+from eager.ops.view import PERMUTE
 
 FEWEST = 3  # blocks of rows that read a matrix
 
@@ -43,7 +46,7 @@ def pack_operands(body: Body) -> None:
         return
     calls, body.body = body.body, []
     for call in calls:
-        made = _packed(body, call) if call.op.name in ("dot", "dot_add") else None
+        made = _packed(body, call) if call.op in (DOT, DOT_ADD) else None
         body.body.append(made or call)
 
 
@@ -64,7 +67,7 @@ def _packed(body: Body, call: Call) -> Call | None:
     place = body.places["column"]
     attrs = {"deep": deep, "place": (place, 0) if rows else (0, place)}
     inner = body.given(panels, ("", ""))
-    if call.op.name == "dot":
+    if call.op is DOT:
         return Call(DOT_PACKED, (a, b, inner), attrs, call.outs, call.where)
     return Call(call.op, (call.operands[0], a, b, inner), attrs, call.outs, call.where)
 
@@ -80,10 +83,10 @@ def _bare(body: Body, v: Value) -> tuple[Value, bool]:
     turned = False
     while (call := makers.get(v.id)) is not None:
         widens = call.op.kind == "cast" and tensors(call)[0].aval.dtype.itemsize == 2
-        if not widens and call.op.name != "permute":
+        if not widens and call.op is not PERMUTE:
             break
         (v,) = tensors(call)
-        turned ^= call.op.name == "permute"
+        turned ^= call.op is PERMUTE
     return v, turned
 
 

@@ -36,7 +36,6 @@ from codegen.fuse.pack_once import PANEL
 from codegen.fuse.panels import pack_operands
 from codegen.fuse.row_groups import (
     ELEMENTS,
-    RESHAPES,
     Axes,
     RowGroup,
     frames,
@@ -66,6 +65,8 @@ from eager.base import dtype as dt
 from eager.base.dataclass import dataclass
 from eager.base.dtype import DType
 from eager.core.op import REGISTRY, Op
+from eager.ops.create import FULL, IOTA
+from eager.ops.view import EXPAND, PERMUTE
 from eager.sizes.aval import Aval
 from eager.sizes.symint import Fixing
 
@@ -295,7 +296,7 @@ class Body:
         if call.op.kind == "cast" and x.aval.dtype in (dt.float16, dt.bfloat16):
             return self._cast(self.of(x, axes), v.aval.dtype)
         last = v.aval.ndim - 1
-        if call.op.name == "permute" and call.attrs["dims"] == (*range(last - 1), last, last - 1):
+        if call.op is PERMUTE and call.attrs["dims"] == (*range(last - 1), last, last - 1):
             inner = self._narrow(x, axes[::-1])
             return inner and self.turned(inner)
         return None
@@ -347,7 +348,7 @@ class Body:
                 attrs["dims"] = (1, 0)
             else:
                 attrs["dim"] = (1,) if isinstance(attrs["dim"], tuple) else 1
-        elif op.name in RESHAPES:
+        elif op.keeps_order:
             (x,) = tensors(call)
             operands = [self.of(x, self.group.axes[x.id])]
             op, attrs = REGISTRY["reshape"], {"shape": out.aval.shape}
@@ -372,10 +373,10 @@ class Body:
     def _counted(self, v: Value, cut: Axes) -> Value | None:
         """The numbers of rows or of columns, if `v` is these."""
         call = self.group.makers.get(v.id)
-        while call is not None and call.op.name in RESHAPES:
+        while call is not None and call.op.keeps_order:
             call = self.group.makers.get(tensors(call)[0].id)
         along = [a for a in cut if a]
-        if call is None or call.op.name != "iota" or len(along) != 1:
+        if call is None or call.op is not IOTA or len(along) != 1:
             return None
         if not same(v.aval.numel, v.aval.shape[cut.index(along[0]) - len(cut)]):  # of others, too
             return None
@@ -544,4 +545,4 @@ def is_light(call: Call) -> bool:
     """True if elements from outside are cheaper to compute in a block than to hold for all."""
     if call.op.kind == "random":
         return call.attrs["dist"] != "normal"
-    return call.op.kind in ("pointwise", "cast") or call.op.name in ("expand", "full")
+    return call.op.kind in ("pointwise", "cast") or call.op in (EXPAND, FULL)

@@ -24,6 +24,9 @@ from codegen.fuse.elements import tensors
 from codegen.ir.schema import Call, Program, Value
 from codegen.ir.sizes import Shape, Size, hint, same_all
 from eager.base.dataclass import dataclass
+from eager.ops.contract import DOT
+from eager.ops.reduce import SUM
+from eager.ops.view import EXPAND
 from eager.sizes.aval import Aval
 
 LEAST = 2 << 20  # bytes of elements: what stays in the second-level caches costs little
@@ -73,7 +76,7 @@ def is_shallow(out: Aval, depth: Size) -> bool:
 def frames(program: Program) -> Iterator[Frame]:
     """The frames of the products that a group may begin with."""
     for call in program.calls:
-        if call.op.name == "dot":
+        if call.op is DOT:
             out, a = call.outs[0].aval, call.operands[0]
             assert isinstance(a, Value)
             if is_shallow(out, a.aval.shape[-1]):
@@ -84,7 +87,6 @@ def frames(program: Program) -> Iterator[Frame]:
 # ---------------------------------------------------------------------------------- the group
 
 ELEMENTS: Final = (("r", "c"), ("c", "r"))
-RESHAPES: Final = ("reshape", "unsqueeze", "squeeze")
 
 
 @dataclass(eq=False, slots=True)
@@ -164,7 +166,7 @@ class RowGroup:
             if axes in (("r",), ("r", "")):
                 self.axes[out.id] = axes
                 return "reduce"
-        if call.op.name != "sum" or not out.aval.dtype.is_floating_point:
+        if call.op is not SUM or not out.aval.dtype.is_floating_point:
             return ""
         return "total" if last in dims else "columns" if last - 1 in dims else ""
 
@@ -176,10 +178,10 @@ class RowGroup:
         axes = next(iter(elements)) if elements else self.frame.axes(out.aval.shape)
         if axes is None or len(elements) > 1:
             return ""
-        if call.op.kind in ("pointwise", "cast", "copy") or call.op.name == "expand":
+        if call.op.kind in ("pointwise", "cast", "copy") or call.op is EXPAND:
             fits = all(a == axes or (a, axes) == (("r", ""), ("r", "c")) for a in found)
         else:
-            fits = axes not in ELEMENTS and call.op.name in RESHAPES
+            fits = axes not in ELEMENTS and call.op.keeps_order
         if not fits or out.aval.ndim != len(self.frame.batch) + len(axes):
             return ""
         self.axes[out.id] = axes

@@ -19,6 +19,7 @@ from codegen.fuse.elements import tensors
 from codegen.ir.schema import Call, Program, Value
 from codegen.ir.sizes import is_static
 from eager.base import dtype as dt
+from eager.ops.contract import DOT
 
 BLOCK: Final = (16, 8)  # rows of a block, at least: if there are as many, or else
 MOST_BLOCKS: Final = 16
@@ -97,7 +98,7 @@ def _operands(call: Call, dim: int | None) -> Sequence[int | None] | None:
 def _work(body: Program, rows: Rows) -> int:
     """Multiplications of a row in a round; 0 where that is none of products, or what all rows are
     multiplied by does not stay near each member."""
-    dots = [call for call in body.calls if call.op.name == "dot" and rows.get(call.outs[0].id) == 0]
+    dots = [call for call in body.calls if call.op is DOT and rows.get(call.outs[0].id) == 0]
     weights = [b.aval for _, b in map(tensors, dots)]
     near = sum(b.nbytes for b in weights) <= NEAR
     return sum(b.numel for b in weights) if near else 0

@@ -20,6 +20,8 @@ from codegen.ir.schema import Call, Program, Value
 from codegen.ir.sizes import same
 from eager.base.dataclass import dataclass
 from eager.core.op import REGISTRY
+from eager.ops.reduce import SUM
+from eager.ops.view import PERMUTE
 from eager.sizes.aval import Aval
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def sums_by_results(group: RowGroup) -> Program:
     fresh = count(1 + max(v.id for v in group.program.values()))
     found: dict[Call, list[Call]] = {}
     for call, role in group.roles.items():
-        if role == "reduce" and call.op.name == "sum" and group.level(call):
+        if role == "reduce" and call.op is SUM and group.level(call):
             calls = _by_results(group, call, fresh)
             if calls:
                 found[call] = calls
@@ -105,7 +107,7 @@ def _is_turned(group: RowGroup, v: Any, other: Any) -> bool:
     """True if `other` is `v` with its last two dimensions swapped."""
     for x, y in ((v, other), (other, v)):
         call = group.makers.get(x.id)
-        if call is not None and call.op.name == "permute" and call.operands[0] is y:
+        if call is not None and call.op is PERMUTE and call.operands[0] is y:
             last = x.aval.ndim - 1
             if call.attrs["dims"] == (*range(last - 1), last, last - 1):
                 return True

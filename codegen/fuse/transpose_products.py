@@ -12,6 +12,7 @@ from itertools import count
 
 from codegen.ir.schema import Call, Program, Value
 from eager.core.op import REGISTRY
+from eager.ops.contract import DOT
 from eager.sizes.aval import Aval
 
 
@@ -26,7 +27,7 @@ def _transposed_products(program: Program) -> Iterator[Call]:
     for call in program.calls:
         if call.outs[0].id in dropped:
             continue
-        permute = _only_transpose(call, users) if call.op.name == "dot" else None
+        permute = _only_transpose(call, users) if call.op is DOT else None
         if permute is None:
             yield call
             continue

@@ -39,7 +39,6 @@ current_tracer: contextvars.ContextVar[Tracer | None] = contextvars.ContextVar(
 _FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 ARRAY: Final = np.ndarray  # looked up once: felt on small tensors
 _ARRAY_OR_NUMBER = frozenset({ARRAY, float, int})
-_MAY_COPY = frozenset({"reshape", "view_as_complex"})
 _NUMBERS = frozenset({bool, int, float, complex, SymNumber})
 
 
@@ -267,9 +266,7 @@ def _apply_view(op: Op, source: Any, attrs: Mapping[str, Any]) -> Tensor:
     if tracer is None and type(array) is ARRAY:
         result = op.run((array,), attrs)[0]
         base = result.base
-        shared = op.name not in _MAY_COPY or (
-            base is not None and (base is array or base is array.base)
-        )
+        shared = not op.may_copy or (base is not None and (base is array or base is array.base))
     elif tracer is None and type(array) is DeviceArray:
         result = array.view(op, attrs)
         shared = result is not None

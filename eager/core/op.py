@@ -67,7 +67,10 @@ class Op:
     whose first operand alone has none says by which name (`underived`).
     `ufunc` is a NumPy function equal to the op on operands of one floating point dtype, where
     there is one. `core` says, of an op that only a library does, how many of each operand's last
-    dimensions one call looks at, where those before are a batch; None: at all."""
+    dimensions one call looks at, where those before are a batch; None: at all. `by_parts`: it moves
+    or adds elements, and so does the same to the real and to the imaginary parts of complex ones.
+    `keeps_order`: the result has the operand's elements in the same row-major order, in another
+    shape. `may_copy`, of a view: it is none where the strides do not allow it."""
 
     name: str
     operands: tuple[str, ...]
@@ -80,6 +83,9 @@ class Op:
     underived: str = ""
     ufunc: Any = None
     core: tuple[int, ...] | None = field(default=None, kw_only=True)
+    by_parts: bool = field(default=False, kw_only=True)
+    keeps_order: bool = field(default=False, kw_only=True)
+    may_copy: bool = field(default=False, kw_only=True)
     kind: ClassVar[str] = "op"
     analytic: ClassVar[bool] = True
     raises: ClassVar[bool] = False  # for some values of good shape and dtype (a singular matrix)

@@ -134,6 +134,7 @@ AS_COMPLEX: PartView = PartView(
     rule=_as_complex_aval,
     strides=lambda _, strides: (tuple(step // 2 for step in strides[:-1]), 0),
     write=lambda *_: (AS_REAL, {}, False),
+    may_copy=True,
 )
 
 

@@ -39,7 +39,8 @@ def _full_kernel(arrays: tuple[Any, ...], attrs: Attrs) -> Any:
     return out
 
 
-FULL = Create("full", ("value",), numpy=_full_kernel, element=lambda m, at, xs, attrs: xs[0][()])
+FULL = Create("full", ("value",), numpy=_full_kernel, by_parts=True,
+              element=lambda m, at, xs, attrs: xs[0][()])  # fmt: skip
 IOTA = Create(
     "iota",
     (),

@@ -106,7 +106,7 @@ def _gather_vjp(g: Any, index: Any, avals: Any, dim: int) -> tuple[Any, ...]:
     return apply(SCATTER, _zeros(shape, g), index, g, dim=dim, reduce="add"), None
 
 
-GATHER = Gather("gather", ("x", "index"), vjp=_gather_vjp)
+GATHER = Gather("gather", ("x", "index"), vjp=_gather_vjp, by_parts=True)
 
 
 class Take(Index):
@@ -141,7 +141,7 @@ def _take_vjp(g: Any, index: Any, avals: Any, dim: int) -> tuple[Any, ...]:
     return apply(INDEX_ADD, _zeros(shape, g), index.reshape((-1,)), rows, dim=dim), None
 
 
-TAKE = Take("take", ("x", "index"), vjp=_take_vjp)
+TAKE = Take("take", ("x", "index"), vjp=_take_vjp, by_parts=True)
 
 
 class Scatter(Index):
@@ -230,7 +230,7 @@ def _fill_up(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 # Two ops, because only the second one's derivative keeps its operands and its result.
-SCATTER = Scatter("scatter", ("x", "index", "src"), vjp=_scatter_vjp)
+SCATTER = Scatter("scatter", ("x", "index", "src"), vjp=_scatter_vjp, by_parts=True)
 SCATTER_REDUCE = Scatter("scatter_reduce", ("x", "index", "src"), vjp=_scatter_reduce_vjp)
 
 
@@ -272,7 +272,7 @@ def _index_add_vjp(g: Any, index: Any, dim: int) -> tuple[Any, ...]:
     return g, None, apply(TAKE, g, index, dim=dim)
 
 
-INDEX_ADD = IndexAdd("index_add", ("x", "index", "src"), vjp=_index_add_vjp)
+INDEX_ADD = IndexAdd("index_add", ("x", "index", "src"), vjp=_index_add_vjp, by_parts=True)
 
 
 def _placement(
@@ -344,7 +344,7 @@ def _index_vjp(g: Any, avals: Any, indices: Any, dims: tuple[int, ...]) -> tuple
     return total, *(None for _ in indices)
 
 
-INDEX = Advanced("index", ("x", "*indices"), vjp=_index_vjp)
+INDEX = Advanced("index", ("x", "*indices"), vjp=_index_vjp, by_parts=True)
 
 
 class IndexPut(Index):
@@ -391,4 +391,4 @@ def _index_put_vjp(
     return kept, picked, *(None for _ in indices)
 
 
-INDEX_PUT = IndexPut("index_put", ("x", "value", "*indices"), vjp=_index_put_vjp)
+INDEX_PUT = IndexPut("index_put", ("x", "value", "*indices"), vjp=_index_put_vjp, by_parts=True)

@@ -386,6 +386,7 @@ class View(Op):
         kw_only=True
     )
     write: Callable[[Aval, Attrs], tuple[Op, dict[str, Any], bool]] | None = None
+    by_parts: bool = field(default=True, kw_only=True)
     kind: ClassVar[str] = "view"
     shares: ClassVar[bool] = True
     recomputed: ClassVar[bool] = True
@@ -445,6 +446,7 @@ class Move(Op):
     shape: Callable[[tuple[Aval, ...], Attrs], tuple[int, ...]] = field(kw_only=True)
     element: Element = field(kw_only=True)
     numpy: Callable[[tuple[Any, ...], Attrs], Any] = field(kw_only=True)
+    by_parts: bool = field(default=True, kw_only=True)
     kind: ClassVar[str] = "move"
     recomputed: ClassVar[bool] = True
     rounds: ClassVar[bool] = False

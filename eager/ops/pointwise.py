@@ -412,6 +412,7 @@ WHERE: Pointwise = Pointwise(
     lambda g, c: (None, apply(WHERE, c, g, 0), apply(WHERE, c, 0, g)),
     body=lambda m, c, x, y: m.where(c, x, y),
     mask=1,
+    by_parts=True,
 )
 
 

@@ -69,6 +69,7 @@ SUM = Reduce(
     ("x",),
     lambda g, avals, dim, keepdim: (restore(g, avals[0], dim, keepdim).expand(avals[0].shape),),
     monoid="sum",
+    by_parts=True,
 )
 
 

@@ -278,6 +278,8 @@ RESHAPE: View = View(
     numpy=lambda x, attrs: x.reshape(attrs["shape"]),
     strides=_reshape_strides,
     write=lambda base, attrs: (RESHAPE, {"shape": base.shape}, False),
+    keeps_order=True,
+    may_copy=True,
 )
 
 
@@ -402,6 +404,7 @@ UNSQUEEZE: View = View(
     numpy=lambda x, attrs: _unsqueeze(x, attrs["dim"]),
     strides=lambda shape, strides, attrs: (_unsqueezed(shape, strides, attrs["dim"]), 0),
     write=lambda base, attrs: (SQUEEZE, {"dims": (attrs["dim"],)}, False),
+    keeps_order=True,
 )
 
 
@@ -429,21 +432,15 @@ SQUEEZE: View = View(
     numpy=lambda x, attrs: x.reshape(without(x.shape, attrs["dims"])),
     strides=lambda shape, strides, attrs: (without(strides, attrs["dims"]), 0),
     write=lambda base, attrs: (RESHAPE, {"shape": base.shape}, False),
+    keeps_order=True,
 )
 
 
-@public(
-    samples=lambda: [
-        s.call(s.values((1, 3, 1))),
-        s.call(s.values((1, 3, 1)), -1),
-        s.call(s.values((1, 3, 1)), (0, 1)),
-    ]
-)
+@public(samples=lambda: [s.call(s.values((1, 3, 1)), *d) for d in ((), (-1,), ((0, 1),))])
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without its dimensions of size 1 (all, or those of them in `dim`)."""
-    dims = (
-        () if isinstance(dim, tuple | list) and not dim else norm_dims(dim, input.ndim, "squeeze")
-    )
+    none = isinstance(dim, tuple | list) and not dim
+    dims = () if none else norm_dims(dim, input.ndim, "squeeze")
     return apply(SQUEEZE, input, dims=tuple(d for d in dims if input.shape[d] == 1))
 
 
@@ -575,6 +572,7 @@ ALIAS: View = View(
     numpy=lambda x, attrs: x[...],
     strides=lambda shape, strides, attrs: (strides, 0),
     write=lambda base, attrs: (ALIAS, {}, False),
+    keeps_order=True,
 )
 
 

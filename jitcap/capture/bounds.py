@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from eager.core.op import REGISTRY, Attrs, Op
+from eager.ops.dynamic import NONZERO, REPEATS
+from eager.ops.view import PERMUTE, SELECT
 from eager.sizes.symint import SymInt, known_le
 from jitcap.graph.graph import ITEM, Arg, Node, aval_of
 
@@ -43,13 +45,13 @@ def is_found(bounds: Bounds) -> bool:
     node, axis = bounds.places, -1
     while axis < 0 and node.op.kind in _RELABELS and node.aval.dtype.itemsize >= 4:
         (source,) = node.parents
-        if node.op.name == "select":
-            turned = source.op.name == "permute" and source.attrs["dims"] == (1, 0)
+        if node.op is SELECT:
+            turned = source.op is PERMUTE and source.attrs["dims"] == (1, 0)
             rows = source.parents[0] if turned else source
-            if rows.op.name == "nonzero" and node.attrs["dim"] == turned:
+            if rows.op is NONZERO and node.attrs["dim"] == turned:
                 axis, source = node.attrs["index"], rows
         node = source
-    if node.op.name not in ("nonzero", "repeats"):
+    if node.op not in (NONZERO, REPEATS):
         return False
     shape = aval_of(node.args[0]).shape
     if axis < 0 and len(shape) != 1:

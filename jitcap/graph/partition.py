@@ -16,6 +16,7 @@ from typing import Final
 from eager.base.config import config
 from eager.base.dataclass import dataclass
 from eager.core.op import REGISTRY
+from eager.ops.pointwise import ADD
 from eager.sizes.aval import same_aval
 from eager.sizes.symint import hint
 from jitcap.base.walks import reach
@@ -198,7 +199,7 @@ def _partly(r: Rewriter, n: Node, zero: set[Node]) -> Arg:
     if not any(a in zero for a in n.parents):
         return r.keep(n, r.args(n))
     rest = [a for a in n.args if a not in zero]
-    if n.op.name == "add" and same_aval(aval_of(rest[0]), n.aval):
+    if n.op is ADD and same_aval(aval_of(rest[0]), n.aval):
         return r.lookup(rest[0])
     fill = REGISTRY["full"]
     args = tuple(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from eager.core.op import REGISTRY
+from eager.ops.view import EXPAND, PERMUTE
 from jitcap.graph.graph import Arg, Node, Rewriter, aval_of
 
 Operands = Sequence[tuple[Arg, bool]]  # with whether it is a value of every step
@@ -63,7 +64,7 @@ def _shaped(r: Rewriter, n: Node, operands: Operands, length: int) -> Node:
     """reshape, expand: the shape gets the length in front."""
     ((x, _),) = operands
     shape, given = n.attrs["shape"], aval_of(x).shape
-    if n.op.name == "expand" and len(given) - 1 < len(shape):
+    if n.op is EXPAND and len(given) - 1 < len(shape):
         ones = (1,) * (len(shape) - len(given) + 1)
         x = r.emit(_RESHAPE, (x,), {"shape": (length, *ones, *given[1:])}, n)
     return _make(r, n, (x,), {"shape": (length, *shape)})
@@ -77,7 +78,7 @@ def _at_dimension(r: Rewriter, n: Node, operands: Operands, length: int) -> Node
         attrs["dim"] = attrs["dim"] + 1
     if "dims" in attrs:
         attrs["dims"] = tuple(d + 1 for d in attrs["dims"])
-    if n.op.name == "permute":
+    if n.op is PERMUTE:
         attrs["dims"] = (0, *attrs["dims"])
     return _make(r, n, (x,), attrs)
 

@@ -12,6 +12,8 @@ import numpy as np
 
 from eager.base import dtype as dt
 from eager.base.dtype import DType
+from eager.core.op import REGISTRY
+from eager.ops.pointwise import CAST, WHERE
 from eager.sizes.aval import same_aval
 from jitcap.graph.graph import Arg, Node
 from jitcap.passes.rules import Maker, Rule, as_stored, constant, is_value
@@ -37,7 +39,7 @@ def _plus_zero(s: Maker, n: Node) -> Arg | None:
 def _plus_negated(s: Maker, n: Node) -> Arg | None:
     """x + (-y) = x - y."""
     x, y = n.args
-    if isinstance(y, Node) and y.op.name == "neg" and y.aval.dtype is n.aval.dtype:
+    if isinstance(y, Node) and y.op is _NEG and y.aval.dtype is n.aval.dtype:
         return s.make("sub", x, y.args[0], like=n) if not n.aval.weak else None
     return None
 
@@ -67,7 +69,7 @@ def _cast(s: Maker, n: Node) -> Arg | None:
         return None
     if x.aval.dtype is n.aval.dtype:
         return x
-    if x.op.name == "cast":
+    if x.op is CAST:
         (y,) = x.args
         if isinstance(y, Node) and not y.aval.weak and _holds(x.aval.dtype, y.aval.dtype):
             return s.make("cast", y, like=n, **n.attrs)
@@ -97,7 +99,7 @@ def _where(s: Maker, n: Node) -> Arg | None:
 
 def _chosen(a: Arg, condition: Arg, branch: int) -> Arg:
     """Of a `where` by the same condition: the branch that was taken."""
-    if isinstance(a, Node) and a.op.name == "where" and a.args[0] is condition:
+    if isinstance(a, Node) and a.op is WHERE and a.args[0] is condition:
         return a.args[branch]
     return a
 
@@ -149,6 +151,7 @@ def _as_number(a: Arg) -> Arg:
     return a if value is None else value
 
 
+_NEG: Final = REGISTRY["neg"]
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "add": (_plus_zero, _plus_negated),
     "sub": (_minus_zero,),

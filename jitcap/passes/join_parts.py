@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from eager.base.dataclass import dataclass
 from eager.core.op import REGISTRY
+from eager.ops.move import SELECT_SCATTER, SLICE_SCATTER
+from eager.ops.pointwise import ADD
 from eager.sizes.aval import same, same_aval
 from eager.sizes.symint import known_le, known_lt, of_data
 from jitcap.graph.graph import Arg, Graph, Node, Rewriter
@@ -95,7 +97,7 @@ def trees_of_additions(
     outputs = set(graph.outputs)
     inside: set[Node] = set()
     for n in reversed(graph.nodes):
-        if n.op.name == "add" and n not in inside and not n.aval.weak:
+        if n.op is ADD and n not in inside and not n.aval.weak:
             yield n, _terms(n, users, outputs, inside)
 
 
@@ -107,7 +109,7 @@ def _terms(
     stack: list[Arg] = [root]
     while stack:
         a = stack.pop()
-        is_sum = isinstance(a, Node) and a.op.name == "add" and same_aval(a.aval, root.aval)
+        is_sum = isinstance(a, Node) and a.op is ADD and same_aval(a.aval, root.aval)
         alone = a is root or (isinstance(a, Node) and len(users[a]) == 1 and a not in outputs)
         if isinstance(a, Node) and is_sum and alone:
             inside.add(a)
@@ -156,13 +158,13 @@ def _part(a: Arg) -> Part | None:
 
 def _written(a: Arg) -> Part | None:
     """The part of a tensor that `a` replaces, if it does that."""
-    if not isinstance(a, Node) or a.op.name not in ("slice_scatter", "select_scatter"):
+    if not isinstance(a, Node) or a.op not in (SLICE_SCATTER, SELECT_SCATTER):
         return None
     base, source = a.args
     if not isinstance(source, Node) or a.attrs.get("step", 1) != 1:
         return None
     dim = a.attrs["dim"]
-    if a.op.name == "select_scatter":
+    if a.op is SELECT_SCATTER:
         at = a.attrs["index"]
         return Part(base, source, dim, at, at + 1, a.aval.shape[dim], flat=True)
     start = a.attrs["start"]

@@ -28,7 +28,9 @@ import numpy as np
 from codegen.fuse.row_groups import is_shallow
 from eager.base.dataclass import dataclass
 from eager.core.op import REGISTRY
+from eager.ops.contract import DOT
 from eager.ops.kinds import reshape_strides
+from eager.ops.view import PERMUTE, SLICE
 from eager.sizes.aval import contiguous_strides, scalar_aval
 from jitcap.graph.graph import CHECK, ITEM, Arg, Graph, Node, Where, aval_of, items, placeholder
 from jitcap.graph.loops import is_light
@@ -376,7 +378,7 @@ def _elements(graph: Graph) -> set[Node]:
     and what is made of them."""
     found: set[Node] = set()
     for n in graph.nodes:
-        if n.op.name == "dot":
+        if n.op is DOT:
             if is_shallow(n.aval, aval_of(n.args[0]).shape[-1]):
                 found.add(n)
         elif (
@@ -401,28 +403,25 @@ def _stored(graph: Graph) -> set[Node]:
             found.add(n)
             found.update(map(_in_memory, n.parents))
     for n, (first, *more) in readers.items():
-        if first.op.name == "permute" and not more:  # the product is computed the other way round
+        if first.op is PERMUTE and not more:  # the product is computed the other way round
             found.remove(n)
             found.add(first)
     return found
 
 
-_MOVES: Final = frozenset({"reshape", "permute", "unsqueeze", "squeeze", "alias", "slice"})
-
-
 def _in_memory(operand: Node) -> Node:
     """The node whose memory `operand` is a strided view of, or itself."""
     chain = [operand]
-    while chain[-1].op.name in _MOVES:
+    while chain[-1].op.keeps_order or chain[-1].op in (PERMUTE, SLICE):
         chain.append(chain[-1].parents[0])
     first = len(chain) - 1
     shape = chain[-1].aval.shape
     strides: tuple[Any, ...] = contiguous_strides(shape)
     for i in reversed(range(len(chain) - 1)):
         n, moved = chain[i], None
-        if n.op.name == "permute":
+        if n.op is PERMUTE:
             moved = tuple(strides[d] for d in n.attrs["dims"])
-        elif n.op.name == "slice":
+        elif n.op is SLICE:
             step = n.attrs["step"]
             moved = tuple(s * step if d == n.attrs["dim"] else s for d, s in enumerate(strides))
         else:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from eager.core.op import Op
+from eager.ops.create import FULL
 from jitcap.graph.graph import Arg, Node, Number
 
 
@@ -30,7 +31,7 @@ def constant(a: Arg) -> Number | None:
     """The number every element of `a` is, if that is known: a number, or a `full` of one."""
     if not isinstance(a, Node):
         return a
-    if a.op.name != "full" or isinstance(a.args[0], Node):
+    if a.op is not FULL or isinstance(a.args[0], Node):
         return None
     return as_stored(a.args[0], a)
 

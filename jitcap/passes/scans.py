@@ -14,6 +14,10 @@ from typing import Any, Final
 
 from eager.base.dataclass import dataclass
 from eager.core.op import REGISTRY
+from eager.ops.contract import DOT
+from eager.ops.create import FULL
+from eager.ops.reduce import SUM
+from eager.ops.view import EXPAND
 from eager.sizes.aval import same_aval
 from eager.sizes.symint import is_one, known_lt
 from jitcap.base.walks import reach
@@ -321,7 +325,7 @@ def _constant_steps(r: Rewriter, n: Node, body: Body) -> None:
     for place, x in body.constants:
         if not isinstance(x, Node):
             by[place] = x
-        elif x.op.name == "full" and not x.parents:
+        elif x.op is FULL and not x.parents:
             fills.append(Node(x.op, x.args, x.attrs, x.avals, x.where))
             by[place] = fills[-1]
         else:
@@ -335,9 +339,9 @@ def _constant_steps(r: Rewriter, n: Node, body: Body) -> None:
 
 def _repeats(x: Node) -> bool:
     """True if all steps of `x` are the same."""
-    if x.op.name == "full":
+    if x.op is FULL:
         return True
-    if x.op.name != "expand":
+    if x.op is not EXPAND:
         return False
     (source,) = x.parents
     return source.aval.ndim < x.aval.ndim or is_one(source.aval.shape[0])
@@ -406,9 +410,7 @@ class _Splitter:
     def before(self) -> list[Node]:
         """Products of the sequences."""
         return [
-            d
-            for d in self.body.graph.nodes
-            if d.op.name == "dot" and d in self.free and self.can_leave(d)
+            d for d in self.body.graph.nodes if d.op is DOT and d in self.free and self.can_leave(d)
         ]
 
     def can_leave(self, n: Node) -> bool:
@@ -421,7 +423,7 @@ class _Splitter:
         users = self.body.graph.users()
         found: set[Node] = set()
         for d in self.body.graph.nodes:
-            if d.op.name == "dot" and d not in self.needed and d not in self.free:
+            if d.op is DOT and d not in self.needed and d not in self.free:
                 reached = _descendants(d, users)
                 if all(map(can_batch, reached)):
                     found |= reached
@@ -429,7 +431,7 @@ class _Splitter:
             leaving = {p for m in found for p in m.parents} - found
             leaving = {_base(p) for p in leaving} | set(self.body.ys) | set(self.outside)
             for m in self.body.graph.nodes:
-                alone = m.op.name == "sum" and m not in self.needed and m not in found
+                alone = m.op is SUM and m not in self.needed and m not in found
                 if alone and _base(m.parents[0]) in leaving and can_batch(m):
                     reached = _descendants(m, users)
                     if all(map(can_batch, reached)):
@@ -534,7 +536,7 @@ def accumulate(graph: Graph) -> Graph:
     outputs = set(graph.outputs)
     sums: dict[Node, Node] = {}  # the stack -> its sum
     for n in graph.nodes:
-        stack = n.parents[0] if n.op.name == "sum" else None
+        stack = n.parents[0] if n.op is SUM else None
         if stack is None or stack.op is not ITEM or stack.parents[0].op is not SCAN:
             continue
         alone = users[stack] == [n] and stack not in outputs

@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from eager.ops.create import FULL
+from eager.ops.move import FLIP
+from eager.ops.view import EXPAND, PERMUTE, SELECT, SLICE
 from eager.sizes.aval import same, same_aval
 from eager.sizes.symint import SymInt, is_one, known_le
 from jitcap.graph.graph import ITEM, Arg, Node
@@ -38,7 +41,7 @@ def _permute(s: Maker, n: Node) -> Arg | None:
         return None
     if dims == tuple(range(len(dims))):
         return x
-    if x.op.name == "permute":
+    if x.op is PERMUTE:
         inner = x.attrs["dims"]
         return s.make("permute", x.args[0], like=n, dims=tuple(inner[d] for d in dims))
     moved = [d for d in dims if not is_one(x.aval.shape[d])]
@@ -54,7 +57,7 @@ def _reshape(s: Maker, n: Node) -> Arg | None:
         return None
     if same(x.aval.shape, n.aval.shape):
         return x
-    if x.op.name in ("reshape", "unsqueeze", "squeeze"):
+    if x.op.keeps_order:
         return s.make("reshape", x.args[0], like=n, shape=n.aval.shape)
     return None
 
@@ -71,7 +74,7 @@ def _expand(s: Maker, n: Node) -> Arg | None:
         return None
     if same(x.aval.shape, n.aval.shape):
         return x
-    if x.op.name == "expand":
+    if x.op is EXPAND:
         return s.make("expand", x.args[0], like=n, shape=n.aval.shape)
     return None
 
@@ -79,7 +82,7 @@ def _expand(s: Maker, n: Node) -> Arg | None:
 def _of_full(s: Maker, n: Node) -> Arg | None:
     """Any view of a constant tensor is a smaller or larger constant tensor."""
     x = _source(n)
-    if x is None or x.op.name != "full":
+    if x is None or x.op is not FULL:
         return None
     return s.make("full", x.args[0], like=n, shape=n.aval.shape, dtype=n.aval.dtype)
 
@@ -87,7 +90,7 @@ def _of_full(s: Maker, n: Node) -> Arg | None:
 def _slice(s: Maker, n: Node) -> Arg | None:
     """Of a slice of the same dimension: one slice."""
     x, a = _source(n), n.attrs
-    if x is None or x.op.name != "slice" or x.attrs["dim"] != a["dim"]:
+    if x is None or x.op is not SLICE or x.attrs["dim"] != a["dim"]:
         return None
     b = x.attrs
     size = n.aval.shape[a["dim"]]
@@ -101,7 +104,7 @@ def _slice(s: Maker, n: Node) -> Arg | None:
 def _flip(s: Maker, n: Node) -> Arg | None:
     """Twice over the same dimensions: nothing."""
     x = _source(n)
-    if x is not None and x.op.name == "flip" and set(x.attrs["dims"]) == set(n.attrs["dims"]):
+    if x is not None and x.op is FLIP and set(x.attrs["dims"]) == set(n.attrs["dims"]):
         return x.args[0]
     return x if not n.attrs["dims"] else None
 
@@ -117,7 +120,7 @@ def _cat(s: Maker, n: Node) -> Arg | None:
     dim, at = n.attrs["dim"], 0
     whole = _first_source(n.args[0])
     for a in n.args:
-        if not isinstance(a, Node) or a.op.name != "slice" or a.args[0] is not whole:
+        if not isinstance(a, Node) or a.op is not SLICE or a.args[0] is not whole:
             return None
         if a.attrs["dim"] != dim or a.attrs["step"] != 1 or not same((a.attrs["start"],), (at,)):
             return None
@@ -164,14 +167,14 @@ Row = tuple[Node, int, int, int]  # a tensor, a dimension of it, a part's size t
 
 def _row(a: Arg, dim: int) -> Row | None:
     """Row of a tensor that an operand of `cat` along `dim` is: one element, or a slice; or None."""
-    x = _source(a) if isinstance(a, Node) and a.op.name in ("unsqueeze", "reshape") else a
-    if not isinstance(x, Node) or x.op.name not in ("select", "slice"):
+    x = _source(a) if isinstance(a, Node) and a.op.keeps_order else a
+    if not isinstance(x, Node) or x.op not in (SELECT, SLICE):
         return None
     assert isinstance(a, Node)
     source, shape, d = _source(x), x.aval.shape, x.attrs["dim"]
     if source is None or type(source.aval.shape[d]) is not int:
         return None
-    if x.op.name == "select":
+    if x.op is SELECT:
         where, width = x.attrs["index"], 0
     else:
         where, width = x.attrs["start"], shape[d]
@@ -186,7 +189,7 @@ def _row(a: Arg, dim: int) -> Row | None:
 
 def _last_row(a: Arg, dim: int, neighbour: Row | None) -> Row | None:
     """The last carry of a loop, where the neighbour is of what the loop stacks of it."""
-    x = _source(a) if isinstance(a, Node) and a.op.name in ("unsqueeze", "reshape") else a
+    x = _source(a) if isinstance(a, Node) and a.op.keeps_order else a
     if not isinstance(x, Node) or neighbour is None or x.op is not ITEM:
         return None
     assert isinstance(a, Node)

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from eager.core.op import REGISTRY
+from eager.ops.contract import DOT
+from eager.ops.view import PERMUTE, SELECT
 from eager.sizes.symint import hint, known_eq
 from jitcap.graph.graph import Arg, Graph, Node, Rewriter
 from jitcap.passes.join_parts import trees_of_additions
@@ -40,10 +42,10 @@ def hoist_products(graph: Graph) -> Graph:
 
 def _step_of(n: Node) -> tuple[Any, int] | None:
     """((source, dimension, right operand), step) of a product with a step of a 3-d tensor."""
-    if n.op.name != "dot" or n.aval.ndim != 2:
+    if n.op is not DOT or n.aval.ndim != 2:
         return None
     a, b = n.args
-    if not isinstance(a, Node) or a.op.name != "select" or not isinstance(a.args[0], Node):
+    if not isinstance(a, Node) or a.op is not SELECT or not isinstance(a.args[0], Node):
         return None
     return (a.args[0], a.attrs["dim"], b), a.attrs["index"]
 
@@ -109,7 +111,7 @@ def _pairs(
     pairs: list[Pair] = []
     rest: list[Arg] = []
     for t in terms:
-        plain = isinstance(t, Node) and t.op.name == "dot" and t.aval.ndim == 2
+        plain = isinstance(t, Node) and t.op is DOT and t.aval.ndim == 2
         if isinstance(t, Node) and plain and len(users[t]) == 1 and t not in outputs:
             pairs.append((t.parents[0], t.parents[-1]))
         else:
@@ -145,7 +147,7 @@ def _one_product(r: Rewriter, root: Node, pairs: list[Pair], rest: list[Arg]) ->
 
 
 def _is_transposed(a: Node) -> bool:
-    return a.op.name == "permute" and a.attrs["dims"] == (1, 0)
+    return a.op is PERMUTE and a.attrs["dims"] == (1, 0)
 
 
 def _order(steps: Sequence[Node]) -> list[int]:
@@ -157,7 +159,7 @@ def _order(steps: Sequence[Node]) -> list[int]:
 
 def _steps_of_one(steps: Sequence[Node]) -> bool:
     """True if these are all the steps of one tensor, each once."""
-    if any(s.op.name != "select" or len(s.parents) != 1 for s in steps):
+    if any(s.op is not SELECT or len(s.parents) != 1 for s in steps):
         return False
     (source,), dim = steps[0].parents, steps[0].attrs["dim"]
     one = all(s.parents[0] is source and s.attrs["dim"] == dim for s in steps)

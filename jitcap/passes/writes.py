@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from eager.ops.move import SELECT_SCATTER, SLICE_SCATTER
 from jitcap.graph.graph import Arg, Node
 from jitcap.passes.rules import Maker, Rule
 
@@ -28,10 +29,10 @@ class Write(NamedTuple):
 
 def write_of(a: Arg) -> Write | None:
     """The write that a node does, if its positions are known."""
-    if not isinstance(a, Node) or a.op.name not in ("select_scatter", "slice_scatter"):
+    if not isinstance(a, Node) or a.op not in (SELECT_SCATTER, SLICE_SCATTER):
         return None
     base, part = a.args
-    if a.op.name == "select_scatter":
+    if a.op is SELECT_SCATTER:
         at = a.attrs["index"]
         places = range(at, at + 1) if type(at) is int else None
     else:
