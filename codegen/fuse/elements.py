@@ -58,7 +58,7 @@ def checked_index(i: Expr, dim: int, size: Size, call: Step, *, negative: bool) 
     what = f"{call.op.name}: index out of bounds for dimension {dim} with size {said}|{call.where}"
     i = expr.checked(expr.cast(i, dt.int64), -size if negative else 0, size - 1, what)
     if negative:
-        i = BUILD.where(BUILD.lt(i, 0), i + size, i)
+        i = i + BUILD.and_(BUILD.shr(i, 63), size)  # a select would make a mask of 64 bits
     return affine.opaque(i, 0, last(size))
 
 

@@ -58,7 +58,11 @@ template <class V, class F> JC_INLINE V lanes_of(int n, F f) {
   if constexpr (lanes<V> == 1) return n > 0 ? f(0) : V(0);
   else {
     V r{};
-    for (int i = 0; i < n; i++) r[i] = f(i);
+    if (n == lanes<V>) {
+      JC_UNROLL
+      for (int i = 0; i < lanes<V>; i++) r[i] = f(i);
+    } else
+      for (int i = 0; i < n; i++) r[i] = f(i);
     return r;
   }
 }
@@ -108,15 +112,21 @@ template <bool Max, class V, class P> JC_INLINE i64 arg_final(V best, P where, e
 template <int W> JC_INLINE mask<W> live_lanes(int n) { return lt(iota<i32, W>(), fill<mask<W>>(n)); }
 
 // An index from data: recorded as an error, and replaced by lo, where it is outside [lo, hi].
+template <class V> JC_NOINLINE V outside(V i, i64 lo, i64 hi, int n, void *arena, i64 site) {
+  elem<V> x[lanes<V>];
+  __builtin_memcpy(x, &i, sizeof i);
+  for (int k = 0; k < lanes<V>; k++)
+    if (x[k] < lo || x[k] > hi) {
+      if (k < n) fail(arena, JC_INDEX, site, x[k], hi + 1);
+      x[k] = elem<V>(lo);
+    }
+  __builtin_memcpy(&i, x, sizeof i);
+  return i;
+}
 template <class V> JC_INLINE V bounded(V i, i64 lo, i64 hi, int n, void *arena, i64 site) {
-  auto bad = lt(i, fill<V>(elem<V>(lo))) | gt(i, fill<V>(elem<V>(hi)));
-  if constexpr (lanes<V> == 1) {
-    if (__builtin_expect(bad && n > 0, 0)) fail(arena, JC_INDEX, site, i, hi + 1);
-  } else if (__builtin_expect(any(bad), 0)) {
-    for (int k = 0; k < n; k++)
-      if (bad[k]) fail(arena, JC_INDEX, site, i[k], hi + 1);
-  }
-  return select(bad, fill<V>(elem<V>(lo)), i);
+  auto bad = (i < elem<V>(lo)) | (i > elem<V>(hi));  // not lt(): 64 bits need not become a mask
+  if (__builtin_expect(any(bad), 0)) return outside(i, lo, hi, n, arena, site);
+  return i;
 }
 // A 64-bit number as 32 bits, saturated: comparisons with 32-bit values stay right.
 JC_INLINE i32 saturate(i64 x) { return x > 0x7fffffff ? 0x7fffffff : x < -0x7fffffff - 1 ? -0x7fffffff - 1 : (i32)x; }

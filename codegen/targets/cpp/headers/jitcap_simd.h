@@ -418,25 +418,11 @@ template <class M> JC_INLINE void store_n(bool *p, M m, int n) { store_n_((i8 *)
 template <class V> JC_INLINE void store_n(bf16 *p, V v, int n) { store_n_((u16 *)p, f32_to_bf16(v), n); }
 template <class V> JC_INLINE void store_n(f16 *p, V v, int n) { store_n_((u16 *)p, f32_to_f16(v), n); }
 
-// gather<N>(p, idx, n): element p[idx[i]] in lane i (idx: i32 or i64 lanes, counted in elements);
-// lanes from n on are not read. strided<N>(p, step, n): p[0], p[step], ... scatter is the reverse.
+// strided<N>(p, step, n): p[0], p[step], ...; lanes from n on are not read. store_strided is the reverse.
 template <class T> struct Compute { typedef T type; static JC_INLINE T raw(const T *p) { return *p; } };
 template <> struct Compute<bool> { typedef u8 type; static JC_INLINE u8 raw(const bool *p) { return *(const u8 *)p; } };
 template <> struct Compute<bf16> { typedef u16 type; static JC_INLINE u16 raw(const bf16 *p) { return p->bits; } };
 template <> struct Compute<f16> { typedef u16 type; static JC_INLINE u16 raw(const f16 *p) { return p->bits; } };
-template <int N, class T, class I> JC_INLINE auto gather(const T *p, I idx, int n = N) {
-  typedef typename Compute<T>::type R;
-  if constexpr (N == 1) return load<1>(p + idx);
-  else {
-    R x[N];
-    if (n >= N) {
-      JC_UNROLL
-      for (int i = 0; i < N; i++) x[i] = Compute<T>::raw(p + idx[i]);
-    } else
-      for (int i = 0; i < N; i++) x[i] = i < n ? Compute<T>::raw(p + lane(idx, i)) : R(0);
-    return load<N>((const T *)x);
-  }
-}
 template <int N, class T> JC_INLINE auto strided(const T *p, i64 step, int n = N) {
   typedef typename Compute<T>::type R;
   if constexpr (N == 1) return load<1>(p);
@@ -448,14 +434,6 @@ template <int N, class T> JC_INLINE auto strided(const T *p, i64 step, int n = N
     } else
       for (int i = 0; i < N; i++) x[i] = i < n ? Compute<T>::raw(p + i * step) : R(0);
     return load<N>((const T *)x);
-  }
-}
-template <class T, class V, class I> JC_INLINE void scatter(T *p, I idx, V v, int n = lanes<V>) {
-  if constexpr (lanes<V> == 1) { if (n > 0) store(p + idx, v); }
-  else {
-    T x[lanes<V>];
-    store((T *)x, v);
-    for (int i = 0; i < n; i++) p[idx[i]] = x[i];
   }
 }
 template <class T, class V> JC_INLINE void store_strided(T *p, i64 step, V v, int n = lanes<V>) {
@@ -488,7 +466,11 @@ struct Or { template <class V> static JC_INLINE V apply(V a, V b) { return a | b
 struct And { template <class V> static JC_INLINE V apply(V a, V b) { return a & b; } };
 template <class M> JC_INLINE bool any(M m) {
 #if defined(__AVX__) && JC_X86
-  if constexpr (sizeof(M) == 32) return !__builtin_ia32_ptestz256(bitcast<vec<long long, 4>>(m), bitcast<vec<long long, 4>>(m));
+  if constexpr (sizeof(M) == 64) {
+    typedef vec<elem<M>, lanes<M> / 2> H;
+    struct Halves { H lo, hi; } h = bitcast<Halves>(m);
+    return any(h.lo | h.hi);
+  } else if constexpr (sizeof(M) == 32) return !__builtin_ia32_ptestz256(bitcast<vec<long long, 4>>(m), bitcast<vec<long long, 4>>(m));
   else if constexpr (sizeof(M) == 16) return !__builtin_ia32_ptestz128(bitcast<vec<long long, 2>>(m), bitcast<vec<long long, 2>>(m));
   else
 #endif
