@@ -114,8 +114,8 @@ def row_blocks(program: Program) -> Program:
             known = sums_by_results(group)
             if known is not program:
                 group = RowGroup(known, frame)
-                assert group.find()
-            program = _Writer(group).run() or program
+            if known is program or group.find():
+                program = _Writer(group).run() or program
 
 
 # ---------------------------------------------------------------------------------- rewriting

@@ -73,15 +73,16 @@ def is_shallow(out: Aval, depth: Size) -> bool:
     return hint(out.nbytes) >= LEAST and side >= max(FEWEST, 2 * depth) and depth <= DEEPEST
 
 
+def _depth(product: Call) -> Size:
+    return tensors(product)[0].aval.shape[-1]
+
+
 def frames(program: Program) -> Iterator[Frame]:
     """The frames of the products that a group may begin with."""
     for call in program.calls:
-        if call.op is DOT:
-            out, a = call.outs[0].aval, call.operands[0]
-            assert isinstance(a, Value)
-            if is_shallow(out, a.aval.shape[-1]):
-                *batch, rows, columns = out.shape
-                yield Frame(tuple(batch), rows, columns, call.outs[0].id)
+        if call.op is DOT and is_shallow(call.outs[0].aval, _depth(call)):
+            *batch, rows, columns = call.outs[0].aval.shape
+            yield Frame(tuple(batch), rows, columns, call.outs[0].id)
 
 
 # ---------------------------------------------------------------------------------- the group
@@ -113,9 +114,22 @@ class RowGroup:
         self._order()
         kept = {v.id for v in self.program.wanted()}
         mine = [v for call in self.roles for v in call.outs]
-        if any(v.id in kept and self.is_element(v) for v in mine):
+        if any(v.id in kept and self.is_element(v) for v in mine) or self._repeats_deep():
             return False
         return any(role in ("product", "sum") for role in self.roles.values())
+
+    def _repeats_deep(self) -> bool:
+        """True if a level would compute a product of an earlier one again that costs more than its
+        elements cost to hold."""
+        products: dict[int, set[Call]] = {}  # of which elements are made, by value
+        for call, role in self.roles.items():
+            found = (products.get(v.id, set()) for v in tensors(call))
+            own = {call} if role == "source" else set().union(*found)
+            if any(hint(_depth(p)) > DEEPEST and self.level(p) < self.level(call) for p in own):
+                return True
+            if self.is_element(call.outs[0]):
+                products[call.outs[0].id] = own
+        return False
 
     def is_element(self, v: Value) -> bool:
         return self.axes.get(v.id) in ELEMENTS

@@ -201,6 +201,19 @@ def test_scores_that_are_asked_for_are_held(found):
     assert not found
 
 
+def test_a_deep_product_is_not_computed_again(found):
+    """The gradient of a last layer of one result is shallow, and of the hidden layer's shape."""
+
+    def step(x, hidden, head):
+        out = torch.relu(x @ hidden) @ head
+        (out * out).sum().backward()
+        return out
+
+    sizes = (60, 200), (200, 40), (40, 1)
+    assert_same(step, [torch.randn(*size, requires_grad=True) for size in sizes], rtol=1e-3)
+    assert not found
+
+
 def test_second_derivatives():
     inputs, g = data(40, 40, batch=(2,))
     assert_same(twice, inputs, g, rtol=1e-3)
