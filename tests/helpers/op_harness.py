@@ -5,10 +5,13 @@ A sample's arrays become tensors of the wanted dtype on both sides; everything e
 
 import functools
 import importlib
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+import share
 
 import eager
 from eager.base import dtype as dt
@@ -23,6 +26,7 @@ needs_reference = pytest.mark.skipif(torch is None, reason="torch is not install
 
 FLOATS = (eager.float32, eager.float64)
 HALVES = (eager.float16, eager.bfloat16)
+PLACES = 20  # of an operand, at which the gradient is compared with differences
 # Relative and absolute error of one rounding or so of the result in each dtype.
 TOLERANCE = {
     "float64": (1e-10, 1e-12),
@@ -79,6 +83,19 @@ def in_torch(p: Public) -> Any:
 
 def samples(p: Public) -> list[Sample]:
     return list(p.samples())
+
+
+def each(samples: Iterable[Sample], dtypes: Iterable[Any] = (None,)) -> Iterator[Any]:
+    """Each of the samples, with each of the dtypes if there are some. Every one sees the same random
+    numbers; the last that is printed is the one that a test fails with."""
+    for sample, dtype in itertools.product(samples, dtypes):
+        eager.manual_seed(0)
+        print(", ".join(map(_label, sample.args)), *sample.kwargs, dtype or "")
+        yield sample if dtype is None else (sample, dtype)
+
+
+def _label(x: Any) -> str:
+    return f"{x.dtype}{list(x.shape)}" if isinstance(x, np.ndarray) else type(x).__name__
 
 
 def is_float(x: Any) -> bool:
@@ -228,26 +245,31 @@ def gradients(p: Public, fn: Any, sample: Sample, module: Any, dtype: Any) -> li
     return list(module.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True))
 
 
-def finite_differences(p: Public, sample: Sample, step: float = 1e-6) -> list[np.ndarray]:
-    """Central differences of the weighted sum in float64, one array per float operand."""
+def finite_differences(
+    p: Public, sample: Sample, step: float = 1e-6
+) -> list[dict[tuple[int, ...], float]]:
+    """Central differences of the weighted sum in float64, for each float operand by places of it."""
     arrays = []
     convert((tuple(sample.args), tuple(sample.kwargs.values())), arrays.append)
     floats = [i for i, a in enumerate(arrays) if is_float(a)]
-    return [_difference(p, sample, arrays, i, step) for i in floats]
+    return [
+        {
+            place: _difference(p, sample, arrays, i, place, step)
+            for place in share.of(np.ndindex(arrays[i].shape), PLACES)
+        }
+        for i in floats
+    ]
 
 
 def _difference(
-    p: Public, sample: Sample, arrays: list[Any], which: int, step: float
-) -> np.ndarray:
-    out = np.zeros(arrays[which].shape)
-    for place in np.ndindex(out.shape):
-        values = []
-        for sign in (1.0, -1.0):
-            moved = np.array(arrays[which])
-            moved[place] += sign * step
-            values.append(_value_with(p, sample, which, moved))
-        out[place] = (values[0] - values[1]) / (2 * step)
-    return out
+    p: Public, sample: Sample, arrays: list[Any], which: int, place: tuple[int, ...], step: float
+) -> float:
+    values = []
+    for sign in (1.0, -1.0):
+        moved = np.array(arrays[which])
+        moved[place] += sign * step
+        values.append(_value_with(p, sample, which, moved))
+    return (values[0] - values[1]) / (2 * step)
 
 
 def _value_with(p: Public, sample: Sample, which: int, array: np.ndarray) -> float:
