@@ -39,7 +39,7 @@ sync_env() {
     stamp=$(sha256sum "$ROOT/pyproject.toml" | cut -d' ' -f1)
     if [ "$(cat "$dir/.stamp-$name" 2>/dev/null)" != "$stamp" ]; then
         echo "installing into ${dir#"$ROOT"/}: $*"
-        "$dir/bin/python" -m pip install -qq "setuptools>=77" "$@"
+        "$dir/bin/python" -m pip install -qq --no-compile "setuptools>=77" "$@" # compiled where they are imported
         echo "$stamp" >"$dir/.stamp-$name"
     fi
     package=$(source_hash)
@@ -55,11 +55,13 @@ source_hash() {
 }
 
 # A wheel, not an editable install: what is tested is what a user gets, data files included.
-# setuptools reuses build/, where a deleted module would live on, so it goes first.
+# From a copy: setuptools leaves build/ behind, where a deleted module would live on.
 install_wheel() {
-    rm -rf "$ROOT/build" "$ROOT/jitcap.egg-info"
-    "$1/bin/python" -m pip install -qq --no-deps --no-build-isolation --force-reinstall "$ROOT"
-    rm -rf "$ROOT/build" "$ROOT/jitcap.egg-info"
+    local copy
+    copy=$(mktemp -d)
+    (cd "$ROOT" && cp -r eager codegen jitcap pyproject.toml README.md LICENSE "$copy")
+    "$1/bin/python" -m pip install -qq --no-deps --no-build-isolation --force-reinstall "$copy"
+    rm -rf "$copy"
 }
 
 # requirements KIND... -> the dependency lists of pyproject.toml, one per line ("core" or an extra).

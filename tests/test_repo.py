@@ -150,7 +150,7 @@ def test_the_source_distribution_holds_the_tests_and_what_they_read():
 # The module of a package whose name is not it, and the command of a package that is only run.
 MODULES = {"scikit-learn": "sklearn", "cuda-bindings": "cuda"}
 COMMANDS = {
-    "pytest-xdist": '-n "$WORKERS"',
+    "pytest-xdist": "--dist worksteal",
     "ruff": "/ruff",
     "mypy": "/mypy",
     "import-linter": "/lint-imports",
