@@ -67,7 +67,6 @@ from eager.base.dtype import int64 as int64
 from eager.base.dtype import promote_types as promote_types
 from eager.base.dtype import set_default_dtype as set_default_dtype
 from eager.base.dtype import uint8 as uint8
-from eager.base.stub_modules import distributed as distributed
 from eager.base.stub_modules import library as library
 from eager.base.stub_modules import mps as mps
 from eager.base.stub_modules import mtia as mtia

@@ -149,6 +149,8 @@ def test_the_source_distribution_holds_the_tests_and_what_they_read():
 
 # The module of a package whose name is not it, and the command of a package that is only run.
 MODULES = {"scikit-learn": "sklearn", "cuda-bindings": "cuda"}
+# Packages of a library and its commands, which another one loads.
+LOADED = {"mpich": "mpi4py"}
 COMMANDS = {
     "pytest-xdist": "--dist worksteal",
     "ruff": "/ruff",
@@ -159,6 +161,7 @@ USERS = {
     "core": PACKAGES,
     "gpu": PACKAGES,
     "sim": PACKAGES,
+    "distributed": PACKAGES,
     "test": ("tests",),
     "bench": ("benchmarks",),
 }
@@ -181,6 +184,7 @@ def test_a_dependency_is_imported_or_looked_for(extra, package):
     if package in COMMANDS:
         assert COMMANDS[package] in (ROOT / "scripts" / "test").read_text()
         return
+    package = LOADED.get(package, package)
     name = MODULES.get(package, package.replace("-", "_"))
     taken = rf"(^\s*(import|from) {name}\b|(find_spec|importorskip|import_module)\(\W{name}\b)"
     pattern = re.compile(taken, re.MULTILINE)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from eager.base.misspelled import unknown
 
 PARTS: Final = {
-    "eager": ("array_api", "distributions", "hub"),
+    "eager": ("array_api", "distributed", "distributions", "hub"),
     "eager.utils": ("data", "model_zoo", "tensorboard"),
 }
 # Another's module: what it is to know of us.

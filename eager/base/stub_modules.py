@@ -54,13 +54,6 @@ def absent(name: str, why: str, questions: str = "is_available") -> ModuleType:
     return module
 
 
-distributed = absent(
-    "distributed",
-    "training in several processes is not there; ask distributed.is_available() first, as "
-    "PyTorch's builds without it require",
-    "is_available is_initialized is_torchelastic_launched is_nccl_available is_gloo_available "
-    "is_mpi_available is_ucc_available",
-)
 library = absent(
     "library",
     "operations of one's own are made by jitcap.custom_op, with their derivative and shape",

@@ -1,14 +1,16 @@
 """`eager.nn.parallel`: PyTorch's wrapper for several devices in one process. module -> the module,
 called as it is.
 
-Tensors live on one device here, and on one device PyTorch's wrapper calls the module too.
+Tensors live on one device here, and on one device PyTorch's wrapper calls the module too. That for
+several processes, `DistributedDataParallel`, is in `eager.distributed`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from eager.base.stub_modules import distributed
+from eager.base import lazy_imports
+from eager.base.misspelled import unknown
 from eager.nn.modules.module import Module
 
 
@@ -37,8 +39,8 @@ def data_parallel(
     return DataParallel(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
 
 
-class DistributedDataParallel(Module):
-    """Programs import it, and make one when `distributed.is_available()`: it is not."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        distributed.DistributedDataParallel()
+def __getattr__(name: str) -> Any:
+    """The wrapper for several processes, which few programs name."""
+    if name == "DistributedDataParallel":
+        return lazy_imports.part("eager", "distributed").DistributedDataParallel
+    raise unknown(__name__, name)

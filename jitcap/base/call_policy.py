@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 _READ: Final = (
     "eager.nn.modules", "eager.nn.utils", "eager.optim", "eager.utils", "eager.amp",
-    "eager.distributions", "eager.einops", "eager.random.fork", "eager.sparse",
+    "eager.distributed", "eager.distributions", "eager.einops", "eager.random.fork", "eager.sparse",
 )  # fmt: skip
 _OWN: Final = frozenset({"eager", "jitcap", "codegen", "numpy"})
 _STDLIB: Final = tuple({sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib")})

@@ -6,7 +6,6 @@ import pytest
 
 import eager
 from eager import distributed, multiprocessing, nn, version
-from eager.distributed import init_process_group
 from eager.utils.data import DistributedSampler
 from jitcap import jit
 
@@ -28,26 +27,14 @@ def test_no_program_learns_that_it_is_compiled():
         eager.compiler.disable(len, recursive=False)
 
 
-def test_training_in_several_processes_is_refused_when_it_is_asked_for():
-    assert not distributed.is_available()
-    assert not distributed.is_initialized()
-    with pytest.raises(RuntimeError, match="init_process_group: training in several"):
-        init_process_group("nccl", rank=0)
-    assert version.cuda is None
-
-
-def test_names_of_what_is_not_there_stand_in_signatures():
+def test_names_of_several_processes_stand_in_signatures():
     def mean(x, op=distributed.ReduceOp.SUM, group: distributed.ProcessGroup | None = None):
         if distributed.is_initialized():
             distributed.all_reduce(x, op=op, group=group or distributed.group.WORLD)
         return x / 2
 
     assert mean(eager.ones(2)).tolist() == jit(mean)(eager.ones(2)).tolist() == [0.5, 0.5]
-    assert distributed.ReduceOp.SUM == distributed.ReduceOp.SUM != distributed.ReduceOp.AVG
-    assert not hasattr(distributed.ReduceOp, "_members")
-    assert "ReduceOp.SUM" in repr(distributed.ReduceOp.SUM)
-    with pytest.raises(RuntimeError, match="ReduceOp.SUM: training in several"):
-        distributed.ReduceOp.SUM()
+    assert version.cuda is None
 
 
 def _write(rank, x, weight):

@@ -15,6 +15,7 @@ COMPILED = "tests/eager/device/test_compiled.py::test_"
 DEVICE = "tests/eager/device/"
 PARTS = " tests/eager/device/test_parts.py::test_"
 SEVERAL = " tests/eager/device/test_several.py::test_"
+RANKS = "tests/eager/distributed/test_distributed.py::test_"
 LOOPS = "tests/eager/device/test_loops.py::test_"
 
 CLAIMS = {
@@ -41,6 +42,7 @@ CLAIMS = {
         "* [debugging.md]": LINKS,
         "* [shapes.md]": LINKS,
         "* [control_flow.md]": LINKS,
+        "* [distributed.md]": LINKS,
         "* [gpu.md]": LINKS,
         "* [performance.md]": LINKS,
         "* [limits.md]": LINKS,
@@ -81,6 +83,13 @@ CLAIMS = {
         "`x.__array_namespace__()`": "tests/eager/array_api/test_array_api.py "
         + SELF
         + "test_the_programs_of_the_pages_run",
+    },
+    "docs/distributed.md": {
+        "`eager.distributed` has": SELF + "test_the_extras_exist",
+        "and is started by": RANKS + "three_ranks",
+        "Collectives:": RANKS + "three_ranks",
+        "**What goes wrong": RANKS + "three_ranks " + RANKS + "a_rank_that_fails_ends_the_job",
+        "**What is not there": RANKS + "three_ranks",
     },
     "docs/gpu.md": {
         "What there is": DEVICE
@@ -449,6 +458,7 @@ CLAIMS = {
         "* A clock (": "tests/never_wrong/test_never_wrong.py::test_case",
         "* Sparse tensors": "tests/eager/sparse/test_sparse.py",
         "* Nested tensors": SELF + "test_what_is_not_there",
+        "* `@jit` splits around collectives": RANKS + "three_ranks",
         "* Tensors live on the CPU": DEVICE + "test_surface.py tests/eager/cuda/test_training.py",
         "* GPU:": "tests/codegen/targets/triton/test_interpreter.py tests/codegen/targets/triton/test_build.py "
         "tests/codegen/targets/triton/test_device.py tests/eager/cuda/test_device.py",

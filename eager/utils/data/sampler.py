@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 from eager.base import dtype as dt
 from eager.construct.interop import tensor
 from eager.core.tensor import Tensor
+from eager.distributed import groups
 from eager.random import Generator, integers, multinomial, randint, randperm
 
 T = TypeVar("T")
@@ -178,8 +179,8 @@ class DistributedSampler(Sampler[int]):
     in an order drawn from `seed` and the epoch (`set_epoch`); parts are of equal length, by
     repeating the first indices, or by leaving out the last with `drop_last`.
 
-    Raises RuntimeError without `num_replicas` and `rank`, which nobody else knows here; ValueError
-    for a rank outside [0, num_replicas)."""
+    Without `num_replicas` and `rank`, those of `eager.distributed`: RuntimeError before
+    `init_process_group`. ValueError for a rank outside [0, num_replicas)."""
 
     def __init__(
         self,
@@ -192,10 +193,13 @@ class DistributedSampler(Sampler[int]):
     ) -> None:
         super().__init__()
         if num_replicas is None or rank is None:
-            raise RuntimeError(
-                "DistributedSampler: processes do not know of each other here; give num_replicas "
-                "and rank"
-            )
+            if not groups.is_initialized():
+                raise RuntimeError(
+                    "DistributedSampler: processes do not know of each other yet; call "
+                    "distributed.init_process_group() first, or give num_replicas and rank"
+                )
+            num_replicas = groups.get_world_size() if num_replicas is None else num_replicas
+            rank = groups.get_rank() if rank is None else rank
         if not 0 <= rank < num_replicas:
             raise ValueError(
                 f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]"

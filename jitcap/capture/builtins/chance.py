@@ -23,7 +23,7 @@ from eager.device import Size
 from eager.sizes.aval import scalar_aval
 from jitcap.base.breaks import Break
 from jitcap.base.origin import Drawn, DrawnPart
-from jitcap.capture.builtins.objects import refusing
+from jitcap.capture.builtins.refused import refusing
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session
 from jitcap.capture.kinds.constants import GENERATORS
 from jitcap.capture.kinds.text import Deferred

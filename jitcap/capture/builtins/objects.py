@@ -7,11 +7,9 @@ that are best written as plain Python and interpreted.
 from __future__ import annotations
 
 import _thread
-import builtins
 import collections
 import copy
 import dataclasses
-import decimal
 import functools
 import io
 import itertools
@@ -21,24 +19,15 @@ import sys
 import time
 import typing
 import warnings
-from datetime import datetime
 from types import FunctionType, GeneratorType
 from typing import Any, Final, cast
 
-import numpy as np
-
-from eager import autograd, cuda, get_float32_matmul_precision, set_float32_matmul_precision
-from eager import random as eager_random
+from eager import autograd
 from eager.autograd import function
-from eager.base import threads
-from eager.base.denormals import set_flush_denormal
-from eager.base.dtype import set_default_dtype
-from eager.core.printing import set_printoptions
 from eager.core.sym import SymNumber
 from eager.core.tape import edge_of
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced
-from eager.serialization import load, save
 from jitcap.base.breaks import Again, Break
 from jitcap.base.call_policy import is_native_class, is_programs
 from jitcap.base.walks import reach
@@ -48,7 +37,6 @@ from jitcap.capture.bytecode import VERSION
 from jitcap.capture.kinds.base import (
     HANDLERS,
     MISSING,
-    Handler,
     Session,
     handles,
     handles_each,
@@ -547,53 +535,4 @@ def _apply_function(s: Session, cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     return function.call(own, args, kwargs)
 
 
-def refusing(kind: str, name: str) -> Handler:
-    def handler(s: Session, /, *args: Any, **kwargs: Any) -> Any:
-        raise Break(kind, f"{name}() is called")
-
-    return handler
-
-
-for _refused, _home, _functions in (
-    ("unknown call", "", (
-        builtins.open, builtins.input, builtins.eval, builtins.exec, builtins.compile,
-        builtins.__import__, builtins.memoryview, builtins.dir,
-    )),
-    ("frames", "", (builtins.breakpoint,)),
-    ("unknown call", "decimal.", (decimal.getcontext, decimal.setcontext, decimal.localcontext)),
-    ("time and chance", "", (datetime.utcnow,)),
-    ("effect", "eager.", (
-        eager_random.seed, eager_random.get_rng_state, eager_random.set_rng_state,
-        eager_random.initial_seed, eager_random.Generator.seed, eager_random.Generator.get_state,
-        eager_random.Generator.set_state, eager_random.Generator.initial_seed,
-        eager_random.Generator.next_ordinal, eager_random.Generator.__deepcopy__,
-        set_default_dtype, set_flush_denormal, set_printoptions, save, load,
-        threads.get_num_threads, threads.set_num_threads, get_float32_matmul_precision,
-        set_float32_matmul_precision,
-    )),
-    ("effect", "eager.cuda.", (
-        cuda.initial_seed, cuda.get_rng_state, cuda.get_rng_state_all, cuda.set_rng_state,
-        cuda.set_rng_state_all, cuda.synchronize, cuda.Event.synchronize, cuda.Stream.synchronize,
-        cuda.empty_cache, cuda.reset_peak_memory_stats,
-    )),
-    ("time and chance", "eager.cuda.", (
-        cuda.memory_allocated, cuda.max_memory_allocated, cuda.memory_reserved,
-        cuda.max_memory_reserved, cuda.mem_get_info, cuda.counters, cuda.memory_summary,
-        cuda.Event.query, cuda.Event.elapsed_time, cuda.Stream.query,
-    )),
-    ("effect", "", (
-        np.geterr, np.seterr, np.geterrcall, np.seterrcall, np.fromfile,
-        sys.set_int_max_str_digits,
-    )),
-    ("frames", "sys.", tuple(
-        getattr(sys, look)  # by version
-        for look in (
-            "_getframe", "_getframemodulename", "_current_frames", "_current_exceptions",
-            "settrace", "setprofile", "gettrace", "getprofile",
-        )
-        if hasattr(sys, look)
-    )),
-):  # fmt: skip
-    for _function in _functions:
-        HANDLERS[_function] = refusing(_refused, f"{_home}{_function.__qualname__}")
 HANDLERS[typing.cast] = lambda s, /, typ, val: val

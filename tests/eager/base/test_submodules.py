@@ -84,7 +84,6 @@ def test_what_stands_at_the_top_of_scripts_runs(tmp_path):
     ].key_averages().table()
     assert program["model"].forward.stats.compiles == 1
     for refused in (
-        program["DDP"],
         program["torch"].onnx.export,
         program["torch"].xpu.synchronize,
         program["torch"].cuda.CUDAGraph,

@@ -1,0 +1,183 @@
+"""`eager.distributed`: data parallel training. a module -> the module, whose gradients are averaged
+over the ranks of a group.
+
+Every rank has all parameters, equal from the start, and its part of the batch. When backward ends,
+gradients go in buckets of equal dtype, the last parameters first, each reduced while the next is
+packed (Li et al., "PyTorch Distributed", 2020). A parameter that a rank did not use contributes
+zeros; one that no rank used keeps its gradient as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+from eager.autograd import no_grad
+from eager.core.mode import mode
+from eager.core.tensor import Tensor, wrap
+from eager.distributed.collectives import Work, all_reduce, broadcast
+from eager.distributed.engine import DistError, ReduceOp
+from eager.distributed.groups import require_world, resolve
+from eager.distributed.objects import all_gather_object
+from eager.nn.modules.module import Module
+
+BUCKET_MB: Final = 25  # as in PyTorch: large enough for the bandwidth, small enough to overlap
+
+
+class DistributedDataParallel(Module):
+    """`module`, whose gradients `backward()` averages over the ranks of `process_group` (default:
+    all).
+
+    At the start parameters and buffers become those of the group's first rank; with
+    `broadcast_buffers`, buffers do before each forward in training. `bucket_cap_mb` (25) bounds
+    what is reduced at a time. What `find_unused_parameters` and `static_graph` tell PyTorch is seen
+    here anyway.
+
+    Raises DistError, on all ranks, where the ranks' parameters differ in number, shape or dtype;
+    ValueError for several devices, or before `init_process_group`."""
+
+    def __init__(
+        self,
+        module: Module,
+        device_ids: Any = None,
+        output_device: Any = None,
+        dim: int = 0,
+        broadcast_buffers: bool = True,
+        init_sync: bool = True,
+        process_group: Any = None,
+        bucket_cap_mb: float | None = None,
+        find_unused_parameters: bool = False,
+        check_reduction: bool = False,
+        gradient_as_bucket_view: bool = False,
+        static_graph: bool = False,
+    ) -> None:
+        super().__init__()
+        if device_ids is not None and len(device_ids) > 1:
+            raise ValueError(f"DistributedDataParallel: one device a rank, got {device_ids}")
+        group = require_world() if process_group is None else resolve(process_group)
+        if group is None:
+            raise ValueError("DistributedDataParallel: this rank is not in its process_group")
+        self.module = module
+        self.dim, self.device_ids, self.output_device = dim, device_ids, output_device
+        self.process_group, self.broadcast_buffers = group, broadcast_buffers
+        self.require_backward_grad_sync = True
+        self._queued = False  # for the end of the backward that runs
+        self._parameters_to_reduce = [p for p in module.parameters() if p.requires_grad]
+        if not self._parameters_to_reduce:
+            raise RuntimeError(
+                "DistributedDataParallel is not needed when a module doesn't have any parameters "
+                "that require a gradient"
+            )
+        if init_sync:
+            self._require_same()
+            self._share([*module.parameters(), *module.buffers()])
+        cap = BUCKET_MB if bucket_cap_mb is None else bucket_cap_mb
+        self._buckets = _buckets(self._parameters_to_reduce, cap * (1 << 20))
+        for p in self._parameters_to_reduce:
+            p.register_post_accumulate_grad_hook(self._queue)
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if self.broadcast_buffers and self.training and self.require_backward_grad_sync:
+            self._share(list(self.module.buffers()))
+        return self.module(*inputs, **kwargs)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Inside, gradients add up on each rank alone; the first backward outside averages what
+        has come together."""
+        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
+
+    def _require_same(self) -> None:
+        mine = [(n, tuple(p.shape), str(p.dtype)) for n, p in self.module.named_parameters()]
+        said: list[Any] = [None] * self.process_group.size()
+        all_gather_object(said, mine, self.process_group)
+        for rank, theirs in zip(self.process_group.ranks, said, strict=True):
+            pairs = zip([*said[0], None], [*theirs, None], strict=False)
+            differ = next((pair for pair in pairs if pair[0] != pair[1]), None)
+            if differ is not None:
+                raise DistError(
+                    f"DistributedDataParallel: rank {rank}'s model is not that of rank "
+                    f"{self.process_group.ranks[0]}: {_shown(differ[1])} instead of "
+                    f"{_shown(differ[0])}"
+                )
+
+    def _share(self, tensors: list[Tensor]) -> None:
+        """Give all ranks the tensors of the first."""
+        works = [broadcast(t, None, self.process_group, True, group_src=0) for t in tensors]
+        for work in works:
+            if work is not None:
+                work.wait()
+
+    def _queue(self, parameter: Tensor) -> None:
+        """Hook of a gradient: at the end of this backward, all are reduced."""
+        if self.require_backward_grad_sync and not self._queued:
+            self._queued = True
+            mode.at_end = (*mode.at_end, self._reduce)
+
+    def _reduce(self) -> None:
+        self._queued = False
+        group = self.process_group
+        used = np.array([p.grad is not None for p in self._parameters_to_reduce], np.uint8)
+        flags = all_reduce(wrap(used), ReduceOp.MAX, group, async_op=True)
+        under_way = [self._start(bucket) for bucket in self._buckets]
+        if flags is not None:
+            flags.wait()
+        is_used = {id(p): bool(u) for p, u in zip(self._parameters_to_reduce, used, strict=True)}
+        with no_grad():
+            for bucket, flat, work in under_way:
+                if work is not None:
+                    work.wait()
+                _unpack(bucket, flat, is_used)
+
+    def _start(self, bucket: list[Tensor]) -> tuple[list[Tensor], Tensor, Work | None]:
+        """The gradients of a bucket as one vector, whose average is under way."""
+        parts = [
+            np.zeros(p.numel(), p.dtype.np) if p.grad is None
+            else np.ravel(p.grad.detach().cpu()._array)
+            for p in bucket
+        ]  # fmt: skip
+        flat: Tensor = wrap(np.concatenate(parts))
+        return bucket, flat, all_reduce(flat, ReduceOp.AVG, self.process_group, async_op=True)
+
+
+def _unpack(bucket: list[Tensor], flat: Tensor, is_used: dict[int, bool]) -> None:
+    """Write the averages into the gradients; what no rank has a gradient of stays."""
+    start = 0
+    for p in bucket:
+        part = flat[start : start + p.numel()].reshape(p.shape)
+        start += p.numel()
+        if not is_used[id(p)]:
+            continue
+        if p.grad is None:
+            p.grad = part.clone().to(p.device)
+        else:
+            p.grad.copy_(part)
+
+
+def _buckets(parameters: Sequence[Tensor], cap: float) -> list[list[Tensor]]:
+    """Parameters by dtype, the last first, up to `cap` bytes a bucket (or one larger)."""
+    open_: dict[Any, tuple[list[Tensor], int]] = {}
+    buckets: list[list[Tensor]] = []
+    for p in reversed(parameters):
+        size = p.numel() * p.dtype.np.itemsize
+        bucket, held = open_.get(p.dtype, (None, 0))
+        if bucket is None or held + size > cap:
+            bucket, held = [], 0
+            buckets.append(bucket)
+        bucket.append(p)
+        open_[p.dtype] = bucket, held + size
+    return buckets
+
+
+def _shown(parameter: Any) -> str:
+    if parameter is None:
+        return "nothing"
+    name, shape, dtype = parameter
+    return f"{name} of {list(shape)} {dtype}"

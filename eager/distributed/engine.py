@@ -1,0 +1,128 @@
+"""Under `eager.distributed`: what a message-passing library does for a group. NumPy arrays -> a
+`Request`, whose end says that the arrays hold the result.
+
+An engine moves and reduces memory; it knows no tensors. Every call returns at once; arrays of a
+request belong to the engine until it is done. Reductions are named by `ReduceOp`.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+EAGER_POLLS: Final = 1.0  # seconds of waiting after which a rank stops asking all the time
+NAP: Final = 1e-3  # seconds between questions from then on: a late rank may be compiling
+
+
+class ReduceOp(enum.Enum):
+    """Ways in which the values of the ranks become one."""
+
+    SUM = "sum"
+    AVG = "avg"
+    PRODUCT = "product"
+    MIN = "min"
+    MAX = "max"
+    BAND = "band"
+    BOR = "bor"
+    BXOR = "bxor"
+
+    def __repr__(self) -> str:
+        return f"ReduceOp.{self.name}"
+
+
+class DistError(RuntimeError):
+    """A collective failed."""
+
+
+class DistBackendError(DistError):
+    """The engine is missing, or refused a call."""
+
+
+class DistTimeoutError(DistError):
+    """Other ranks did not take part within the timeout."""
+
+
+class Request(Protocol):
+    """A collective under way."""
+
+    def done(self) -> bool:
+        """Make progress; True at the end. Raises what the engine says is wrong."""
+        ...
+
+
+class Engine(Protocol):
+    """The ranks of one group. Ranks are numbered within it; arrays are C-contiguous."""
+
+    rank: int
+    size: int
+
+    def all_reduce(self, array: Any, op: ReduceOp) -> Request:
+        """Reduce in place; every rank gets the result."""
+        ...
+
+    def reduce(self, array: Any, op: ReduceOp, root: int) -> Request:
+        """Reduce into the root's array; the others keep theirs."""
+        ...
+
+    def broadcast(self, array: Any, root: int) -> Request: ...
+
+    def all_gather(self, out: Any, array: Any) -> Request:
+        """`out` holds the arrays of all ranks (of one length), in the order of ranks."""
+        ...
+
+    def gather(self, out: Any, array: Any, root: int) -> Request:
+        """Gather for the root alone; `out` is None elsewhere."""
+        ...
+
+    def scatter(self, out: Any, array: Any, root: int) -> Request:
+        """The root's array in equal parts, one for each rank."""
+        ...
+
+    def reduce_scatter(self, out: Any, array: Any, op: ReduceOp) -> Request:
+        """Reduce, and keep of the result the part of this rank; parts are equal."""
+        ...
+
+    def all_to_all(
+        self, out: Any, array: Any, received: Sequence[int], sent: Sequence[int]
+    ) -> Request:
+        """Part r of `array` goes to rank r, and comes from there into part r of `out`. `received`
+        and `sent` are their lengths in elements."""
+        ...
+
+    def send(self, array: Any, to: int, tag: int) -> Request: ...
+
+    def receive(self, array: Any, source: int | None, tag: int) -> Any:
+        """A request whose `source` is the sender's rank once it is done."""
+        ...
+
+    def barrier(self) -> Request: ...
+
+    def split(self, ranks: Sequence[int]) -> Engine | None:
+        """The engine of a subgroup, which all ranks of it make together; None outside of it."""
+        ...
+
+    def free(self) -> None: ...
+
+
+def wait(request: Request, timeout: timedelta, what: Callable[[], str]) -> None:
+    """Poll a request until it is done. A rank that waits leaves its core to the others.
+
+    Raises DistTimeoutError, which says `what()` was waited for."""
+    start = time.monotonic()
+    limit = timeout.total_seconds()
+    while not request.done():
+        waited = time.monotonic() - start
+        if waited > limit:
+            raise DistTimeoutError(
+                f"{what()} waited for {limit:g} s: another rank has not come to it. It may have "
+                "taken another branch, have failed, or be slower than the timeout of its "
+                "process group allows (init_process_group(timeout=...))"
+            )
+        if waited < EAGER_POLLS:
+            os.sched_yield()
+        else:
+            time.sleep(NAP)

@@ -1,0 +1,317 @@
+"""Under `eager.distributed`: process groups. the engine -> groups, ranks, timeouts.
+
+The default group holds all ranks. Collectives of a group are taken by its ranks in one order.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import zlib
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import numpy as np
+
+from eager.base.dataclass import dataclass
+from eager.distributed import mpi
+from eager.distributed.engine import DistBackendError, DistError, Engine, ReduceOp, wait
+
+default_pg_timeout: Final = timedelta(minutes=10)  # PyTorch's on GPUs
+DESCRIPTION: Final = 256  # bytes of one that are compared: the op, shape and dtype
+
+
+class Backend:
+    """Names of engines. "mpi" moves the memory of CPUs."""
+
+    MPI = "mpi"
+    NCCL = "nccl"
+    GLOO = "gloo"
+    UNDEFINED = "undefined"
+
+
+class DebugLevel(enum.IntEnum):
+    """Checks before each collective of tensors: with DETAIL, which is the default, that
+    all ranks of the group came to the same one with the same sizes. It takes a reduction of two
+    numbers; without it MPI may mix what does not belong together."""
+
+    OFF = 0
+    INFO = 1
+    DETAIL = 2
+
+
+class ProcessGroup:
+    """Ranks that take part in collectives together. `ranks` are their numbers in the world."""
+
+    def __init__(
+        self, engine: Engine | None, ranks: tuple[int, ...], timeout: timedelta, name: str
+    ) -> None:
+        self._engine = engine
+        self.ranks, self.timeout, self.name = ranks, timeout, name
+
+    @property
+    def engine(self) -> Engine:
+        """Raises RuntimeError where this rank is none of the group's, or the group is gone."""
+        if self._engine is None:
+            raise DistError(
+                f"{self!r} is used by rank {get_rank()}, which is not in it (or the group was "
+                "destroyed): only its ranks take part in its collectives"
+            )
+        return self._engine
+
+    def rank(self) -> int:
+        """This process's number in the group, -1 where it is none of it."""
+        return -1 if self._engine is None else self._engine.rank
+
+    def size(self) -> int:
+        return len(self.ranks)
+
+    @property
+    def group_name(self) -> str:
+        return self.name
+
+    def local(self, rank: int, what: str = "rank") -> int:
+        """A world's rank as one of the group. Raises ValueError for one that is not in it."""
+        if rank not in self.ranks:
+            raise ValueError(f"{what} {rank} is not in {self!r}")
+        return self.ranks.index(rank)
+
+    def __repr__(self) -> str:
+        return f"ProcessGroup({self.name}, ranks={list(self.ranks)})"
+
+
+class GroupMember:
+    """`WORLD`: the default group. `NON_GROUP_MEMBER`: what `new_group` gives to the ranks that are
+    not in it; collectives of it do nothing."""
+
+    WORLD: ProcessGroup | None = None
+    NON_GROUP_MEMBER: Final = object()
+
+
+class group(GroupMember):
+    """PyTorch's older name of it."""
+
+
+@dataclass
+class _State:
+    """A process's knowledge of its job."""
+
+    world: ProcessGroup | None = None
+    groups: int = 0  # made so far: they get their names from it
+    debug: DebugLevel = DebugLevel.DETAIL
+
+
+_state: Final = _State()
+
+
+def is_available() -> bool:
+    """True if an engine is installed."""
+    return mpi.is_available()
+
+
+def is_mpi_available() -> bool:
+    """True if mpi4py is installed."""
+    return mpi.is_available()
+
+
+def _no() -> bool:
+    return False
+
+
+is_nccl_available = is_gloo_available = is_ucc_available = is_xccl_available = _no
+is_torchelastic_launched = _no
+
+
+def is_initialized() -> bool:
+    """True between `init_process_group` and `destroy_process_group`."""
+    return _state.world is not None
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: timedelta | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Any = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: Any = None,
+) -> None:
+    """Join the job that `mpiexec -n N python train.py` started: every process calls it once.
+
+    `backend`: "mpi" (default). The launcher has given each process its rank, so that
+    `init_method` is "env://" or None, and `world_size` and `rank`, where they are given, are
+    checked. `timeout` (10 minutes) is how long a rank waits in a collective for the others; then it
+    raises DistTimeoutError. An exception that ends one rank ends the job, with its traceback.
+
+    Raises RuntimeError if it was called before, where MPI is not installed, or where the program
+    was started by another launcher; ValueError for another backend or other numbers."""
+    if is_initialized():
+        raise RuntimeError("trying to initialize the default process group twice!")
+    _require_mpi("init_process_group", backend)
+    if store is not None or (init_method or "env://") != "env://":
+        raise ValueError(
+            "init_process_group: ranks find each other by their launcher (mpiexec -n 4 python "
+            f"train.py); leave init_method and store out, got {init_method!r}, {store!r}"
+        )
+    engine = mpi.world()
+    for what, told, found in (("world_size", world_size, engine.size), ("rank", rank, engine.rank)):
+        if told not in (-1, None) and told != found:
+            raise ValueError(f"init_process_group: {what}={told}, and the launcher says {found}")
+    _state.world = ProcessGroup(
+        engine, tuple(range(engine.size)), timeout or default_pg_timeout, group_name or "world"
+    )
+    GroupMember.WORLD = _state.world
+    mpi.stop_together(engine)
+
+
+def _require_mpi(name: str, backend: Any) -> None:
+    if backend is not None and str(backend).lower().removeprefix("cpu:") != Backend.MPI:
+        raise ValueError(
+            f"{name}: backend {backend!r} is not there; 'mpi' is, which serves tensors of CPUs"
+        )
+
+
+def destroy_process_group(group: Any = None) -> None:
+    """Leave a group, which no collective can use any more; the default one: all."""
+    found = resolve(group)
+    if found is None or found._engine is None:
+        return
+    if found is _state.world:
+        _state.world = GroupMember.WORLD = None
+    found._engine.free()
+    found._engine = None
+
+
+def new_group(
+    ranks: Sequence[int] | None = None,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: Any = None,
+) -> Any:
+    """A group of some ranks of the world, which they make together: every rank calls this, or those
+    of the group alone. The others get `GroupMember.NON_GROUP_MEMBER`.
+
+    Raises ValueError for ranks that are not in the world, or twice in the list."""
+    world = require_world()
+    _require_mpi("new_group", backend)
+    chosen = world.ranks if ranks is None else tuple(sorted(int(r) for r in ranks))
+    if len(set(chosen)) != len(chosen) or not set(chosen) <= set(world.ranks):
+        raise ValueError(
+            f"new_group: the world has ranks 0 to {world.size() - 1}, each once; got {list(chosen)}"
+        )
+    _state.groups += 1
+    engine = world.engine.split(chosen)
+    if engine is None:
+        return GroupMember.NON_GROUP_MEMBER
+    name = group_desc or f"group {_state.groups}"
+    return ProcessGroup(engine, chosen, timeout or world.timeout, name)
+
+
+def require_world() -> ProcessGroup:
+    """The default group. Raises ValueError before `init_process_group`."""
+    if _state.world is None:
+        raise ValueError(
+            "Default process group has not been initialized: call init_process_group() first, in a "
+            "program started by mpiexec -n 4 python train.py"
+        )
+    return _state.world
+
+
+def resolve(group: Any) -> ProcessGroup | None:
+    """The group that an argument means; None where this rank is none of it."""
+    if group is None:
+        return require_world()
+    if group is GroupMember.NON_GROUP_MEMBER:
+        return None
+    if not isinstance(group, ProcessGroup):
+        raise TypeError(f"a process group is needed, got a {type(group).__name__}")
+    return group
+
+
+def get_rank(group: Any = None) -> int:
+    """This process's number in the group, from 0; -1 where it is none of it."""
+    found = resolve(group)
+    return -1 if found is None else found.rank()
+
+
+def get_world_size(group: Any = None) -> int:
+    """Number of ranks in the group; -1 where this process is none of it."""
+    found = resolve(group)
+    return -1 if found is None or found.rank() < 0 else found.size()
+
+
+def get_backend(group: Any = None) -> str:
+    """The name of the engine."""
+    resolve(group)
+    return Backend.MPI
+
+
+def get_process_group_ranks(group: Any = None) -> list[int]:
+    """The world's ranks that the group has, in its order."""
+    found = resolve(group)
+    return [] if found is None else list(found.ranks)
+
+
+def get_global_rank(group: Any, group_rank: int) -> int:
+    """A rank of the group as one of the world."""
+    found = resolve(group)
+    if found is None or not 0 <= group_rank < found.size():
+        raise ValueError(f"group rank {group_rank} is not in {found!r}")
+    return found.ranks[group_rank]
+
+
+def get_group_rank(group: Any, global_rank: int) -> int:
+    """A rank of the world as one of the group."""
+    found = resolve(group)
+    if found is None:
+        raise ValueError(f"rank {global_rank} is asked for in a group without this process")
+    return found.local(global_rank)
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """The number of this process among those of its machine, as the launcher says."""
+    for name in ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "LOCAL_RANK"):
+        if name in os.environ:
+            return int(os.environ[name])
+    if fallback_rank is None:
+        raise RuntimeError("the launcher does not say this process's rank on its machine")
+    return fallback_rank
+
+
+def set_debug_level(level: Any) -> None:
+    """Set a `DebugLevel`, by its name or number. ValueError for another."""
+    try:
+        _state.debug = DebugLevel[level.upper()] if isinstance(level, str) else DebugLevel(level)
+    except (KeyError, ValueError):
+        raise ValueError(f"debug level {level!r}: OFF, INFO or DETAIL") from None
+
+
+def get_debug_level() -> DebugLevel:
+    return _state.debug
+
+
+# ------------------------------------------------------------------------------- collectives
+def require_agreement(group: ProcessGroup, what: str) -> None:
+    """Raises DistBackendError, on all ranks, if they came to different collectives: `what` is not
+    the same on all. At `DebugLevel.DETAIL` alone."""
+    if _state.debug is not DebugLevel.DETAIL or group.size() == 1:
+        return
+    engine = group.engine
+    number = zlib.crc32(what.encode())
+    least = np.array([number, -number])  # the least, and minus the greatest
+    wait(engine.all_reduce(least, ReduceOp.MIN), group.timeout, lambda: f"{what} of {group!r}")
+    if least.sum() == 0:
+        return
+    mine, said = np.zeros(DESCRIPTION, np.uint8), np.empty((engine.size, DESCRIPTION), np.uint8)
+    text = what.encode()[:DESCRIPTION]
+    mine[: len(text)] = np.frombuffer(text, np.uint8)
+    wait(engine.all_gather(said, mine), group.timeout, lambda: f"the check of {what}")
+    texts = [bytes(row).rstrip(b"\0").decode(errors="replace") for row in said]
+    each = "; ".join(f"rank {r}: {text}" for r, text in zip(group.ranks, texts, strict=True))
+    raise DistBackendError(f"the ranks of {group!r} came to different collectives: {each}")

@@ -1,0 +1,218 @@
+"""Under `eager.distributed`: the engine on MPI, by mpi4py. NumPy arrays -> MPI requests.
+
+Memory that is only moved goes as bytes. Reductions go in the array's own type; MPI has none for
+16-bit floats, which are reduced in float32 and rounded once, and bools are reduced as bytes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from eager.distributed.engine import DistBackendError, Engine, ReduceOp
+
+INSTALL: Final = "pip install 'jitcap[distributed]' (mpi4py, and MPICH as a wheel)"
+_NAMES: Final = {
+    ReduceOp.SUM: "SUM", ReduceOp.AVG: "SUM", ReduceOp.PRODUCT: "PROD", ReduceOp.MIN: "MIN",
+    ReduceOp.MAX: "MAX", ReduceOp.BAND: "BAND", ReduceOp.BOR: "BOR", ReduceOp.BXOR: "BXOR",
+}  # fmt: skip
+# Of bools, which PyTorch adds as "or" and multiplies as "and".
+_OF_BOOLS: Final = {"SUM": "LOR", "PROD": "LAND", "MIN": "LAND", "MAX": "LOR", "BAND": "LAND",
+                    "BOR": "LOR", "BXOR": "LXOR"}  # fmt: skip
+_TOLD: Final = "WORLD_SIZE"  # by PyTorch's launchers, of the processes that they started
+
+
+def is_available() -> bool:
+    """True if mpi4py is installed. It is not imported: that starts MPI."""
+    return importlib.util.find_spec("mpi4py") is not None
+
+
+def world() -> MPIEngine:
+    """The engine of all ranks; starts MPI. Raises DistBackendError without MPI."""
+    try:
+        from mpi4py import MPI
+    except ImportError as error:
+        why = f"; it says: {error}" if is_available() else ""
+        raise DistBackendError(f"the backend 'mpi' needs MPI: {INSTALL}{why}") from error
+    except RuntimeError as error:  # the package is there, and no library
+        raise DistBackendError(f"MPI does not start: {error}. {INSTALL}") from error
+    engine = MPIEngine(MPI, MPI.COMM_WORLD.Dup())
+    told = int(os.environ.get(_TOLD, engine.size))
+    if engine.size == 1 and told > 1:
+        raise DistBackendError(
+            f"{_TOLD} is {told}, and MPI knows of this process alone: start the program by "
+            f"`mpiexec -n {told} python ...`"
+        )
+    return engine
+
+
+def stop_together(engine: MPIEngine) -> None:
+    """From now on an exception that ends this rank ends the job: the others would wait for it."""
+    if engine.size == 1:
+        return
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, where: Any) -> None:
+        sys.stderr.write(f"rank {engine.world_rank} of {engine.world_size} failed:\n")
+        try:
+            before(kind, error, where)
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            engine.abort()
+
+    sys.excepthook = hook
+
+
+class _Request:
+    """An MPI request, with the arrays that it reads and writes, and what is done at its end."""
+
+    def __init__(self, engine: MPIEngine, request: Any, *keep: Any, end: Any = None) -> None:
+        self._engine, self._request, self._keep, self._end = engine, request, keep, end
+        self._status = engine.mpi.Status()
+        self.source: int | None = None
+
+    def done(self) -> bool:
+        if self._request is None:
+            return True
+        try:
+            if not self._request.Test(self._status):
+                return False
+        except self._engine.mpi.Exception as error:
+            raise _refused(error) from None
+        self._request, self._keep = None, ()
+        self.source = self._status.Get_source()
+        if self._end is not None:
+            self._end()
+        return True
+
+
+def _refused(error: Any) -> DistBackendError:
+    text = str(error)
+    hint = ""
+    if "TRUNCATE" in text.upper() or "COUNT" in text.upper():
+        hint = ". The ranks gave tensors of different sizes"
+    return DistBackendError(f"MPI: {text}{hint}")
+
+
+class MPIEngine:
+    """The ranks of one MPI communicator."""
+
+    def __init__(self, mpi: Any, comm: Any) -> None:
+        self.mpi, self._comm = mpi, comm
+        comm.Set_errhandler(mpi.ERRORS_RETURN)  # as exceptions
+        self.rank: int = comm.Get_rank()
+        self.size: int = comm.Get_size()
+        self.world_rank: int = mpi.COMM_WORLD.Get_rank()
+        self.world_size: int = mpi.COMM_WORLD.Get_size()
+
+    def _start(self, name: str, *args: Any, keep: Sequence[Any] = (), end: Any = None) -> _Request:
+        try:
+            request = getattr(self._comm, name)(*args)
+        except self.mpi.Exception as error:
+            raise _refused(error) from None
+        return _Request(self, request, *keep, end=end)
+
+    def _reducible(self, array: Any, op: ReduceOp) -> tuple[Any, Any, bool]:
+        """The array as MPI reduces it (a copy where True is last), and MPI's operation."""
+        name = _NAMES[op]
+        if array.dtype == np.bool_:
+            return array.view(np.uint8), getattr(self.mpi, _OF_BOOLS[name]), False
+        wide = array.dtype.itemsize == 2 and array.dtype.kind in "fV"
+        return array.astype(np.float32) if wide else array, getattr(self.mpi, name), wide
+
+    def _ended(self, array: Any, value: Any, op: ReduceOp) -> Callable[[], None] | None:
+        """Work left for the end: an average is a sum that is divided; 16 bits round."""
+        rounds = value.dtype.itemsize > array.dtype.itemsize
+        if op is not ReduceOp.AVG and not rounds:
+            return None
+
+        def end() -> None:
+            if op is ReduceOp.AVG:
+                np.divide(value, self.size, out=value)
+            if rounds:
+                array[...] = value.astype(array.dtype)
+
+        return end
+
+    def all_reduce(self, array: Any, op: ReduceOp) -> _Request:
+        value, mpi_op, _ = self._reducible(array, op)
+        end = self._ended(array, value, op)
+        given = (self.mpi.IN_PLACE, value, mpi_op)
+        return self._start("Iallreduce", *given, keep=(array, value), end=end)
+
+    def reduce(self, array: Any, op: ReduceOp, root: int) -> _Request:
+        value, mpi_op, _ = self._reducible(array, op)
+        if self.rank != root:
+            return self._start("Ireduce", value, None, mpi_op, root, keep=(value,))
+        end = self._ended(array, value, op)
+        given = (self.mpi.IN_PLACE, value, mpi_op, root)
+        return self._start("Ireduce", *given, keep=(array, value), end=end)
+
+    def reduce_scatter(self, out: Any, array: Any, op: ReduceOp) -> _Request:
+        value, mpi_op, wide = self._reducible(array, op)
+        into = np.empty(out.shape, np.float32) if wide else self._reducible(out, op)[0]
+        end = self._ended(out, into, op)
+        keep = (array, value, out, into)
+        return self._start("Ireduce_scatter_block", value, into, mpi_op, keep=keep, end=end)
+
+    def broadcast(self, array: Any, root: int) -> _Request:
+        return self._start("Ibcast", _bytes(array), root, keep=(array,))
+
+    def all_gather(self, out: Any, array: Any) -> _Request:
+        return self._start("Iallgather", _bytes(array), _bytes(out), keep=(array, out))
+
+    def gather(self, out: Any, array: Any, root: int) -> _Request:
+        into = None if self.rank != root else _bytes(out)
+        return self._start("Igather", _bytes(array), into, root, keep=(array, out))
+
+    def scatter(self, out: Any, array: Any, root: int) -> _Request:
+        given = None if self.rank != root else _bytes(array)
+        return self._start("Iscatter", given, _bytes(out), root, keep=(array, out))
+
+    def all_to_all(
+        self, out: Any, array: Any, received: Sequence[int], sent: Sequence[int]
+    ) -> _Request:
+        given = [_bytes(array), _counts(sent, array), self.mpi.BYTE]
+        into = [_bytes(out), _counts(received, out), self.mpi.BYTE]
+        return self._start("Ialltoallv", given, into, keep=(array, out))
+
+    def send(self, array: Any, to: int, tag: int) -> _Request:
+        return self._start("Isend", _bytes(array), to, tag, keep=(array,))
+
+    def receive(self, array: Any, source: int | None, tag: int) -> _Request:
+        source = self.mpi.ANY_SOURCE if source is None else source
+        return self._start("Irecv", _bytes(array), source, tag, keep=(array,))
+
+    def barrier(self) -> _Request:
+        return self._start("Ibarrier")
+
+    def split(self, ranks: Sequence[int]) -> Engine | None:
+        if self.rank not in ranks:
+            return None
+        group = self._comm.Get_group().Incl(list(ranks))
+        return MPIEngine(self.mpi, self._comm.Create_group(group))
+
+    def free(self) -> None:
+        self._comm.Free()
+
+    def abort(self) -> None:
+        """End all ranks of the job, now."""
+        self.mpi.COMM_WORLD.Abort(1)
+
+
+def _bytes(array: Any) -> Any:
+    """The memory of a contiguous array, as bytes."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def _counts(lengths: Sequence[int], array: Any) -> tuple[list[int], list[int]]:
+    """Lengths and beginnings of parts, in bytes."""
+    sizes = [n * array.itemsize for n in lengths]
+    return sizes, [0, *itertools.accumulate(sizes)][: len(sizes)]

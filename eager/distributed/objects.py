@@ -1,0 +1,115 @@
+"""`eager.distributed`'s collectives of Python objects. picklable objects -> objects on other ranks.
+
+They are pickled, so that ranks have to trust each other, and sent as bytes: first the lengths.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+
+from eager.base.host_only import host_only
+from eager.distributed.collectives import Work
+from eager.distributed.engine import Request
+from eager.distributed.groups import ProcessGroup, require_agreement, resolve
+
+
+def _bytes(obj: Any) -> Any:
+    return np.frombuffer(pickle.dumps(obj), np.uint8).copy()
+
+
+def _object(array: Any) -> Any:
+    return pickle.loads(array.tobytes())  # noqa: S301 - the ranks run one program
+
+
+def _wait(group: ProcessGroup, what: str, request: Request) -> None:
+    Work(request, group, what).wait()
+
+
+def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+    """The objects of all ranks, into `object_list`, which has one place for each."""
+    host_only("distributed.all_gather_object")
+    found = resolve(group)
+    if found is None:
+        return
+    if len(object_list) != found.size():
+        raise ValueError(f"all_gather_object(): the list has {len(object_list)} places, and the "
+                         f"group {found.size()} ranks")  # fmt: skip
+    object_list[:] = _gathered(found, "all_gather_object", obj)
+
+
+def _gathered(group: ProcessGroup, what: str, obj: Any) -> list[Any]:
+    """The objects of all ranks."""
+    require_agreement(group, what)
+    mine, engine = _bytes(obj), group.engine
+    lengths = np.empty(group.size(), np.int64)
+    _wait(group, what, engine.all_gather(lengths, np.array([len(mine)])))
+    padded = np.zeros(int(lengths.max()), np.uint8)
+    padded[: len(mine)] = mine
+    rows = np.empty((group.size(), len(padded)), np.uint8)
+    _wait(group, what, engine.all_gather(rows, padded))
+    return [_object(row[:n]) for row, n in zip(rows, lengths, strict=True)]
+
+
+def gather_object(
+    obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None,
+    group: Any = None, group_dst: int | None = None,
+) -> None:  # fmt: skip
+    """The objects of all ranks, into `dst`'s list (default: of rank 0 of the world)."""
+    host_only("distributed.gather_object")
+    found = resolve(group)
+    if found is None:
+        return
+    root = _root(found, dst, group_dst)
+    objects = _gathered(found, "gather_object", obj)
+    if found.rank() == root:
+        if object_gather_list is None or len(object_gather_list) != found.size():
+            raise ValueError("gather_object(): dst gives a list with a place for each rank")
+        object_gather_list[:] = objects
+
+
+def _root(group: ProcessGroup, rank: int | None, of_group: int | None) -> int:
+    return of_group if of_group is not None else group.local(rank or 0)
+
+
+def broadcast_object_list(
+    object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None,
+    group_src: int | None = None,
+) -> None:  # fmt: skip
+    """`src`'s objects (default: of rank 0 of the world), into the lists of all ranks, which are of
+    one length."""
+    host_only("distributed.broadcast_object_list")
+    found = resolve(group)
+    if found is None:
+        return
+    require_agreement(found, f"broadcast_object_list of {len(object_list)}")
+    root = _root(found, src, group_src)
+    is_root = found.rank() == root
+    given = _bytes(list(object_list)) if is_root else np.empty(0, np.uint8)
+    length = np.array([len(given)])
+    _wait(found, "broadcast_object_list", found.engine.broadcast(length, root))
+    data = given if is_root else np.empty(int(length[0]), np.uint8)
+    _wait(found, "broadcast_object_list", found.engine.broadcast(data, root))
+    object_list[:] = _object(data)
+
+
+def scatter_object_list(
+    scatter_object_output_list: list[Any],
+    scatter_object_input_list: list[Any] | None = None,
+    src: int | None = None,
+    group: Any = None,
+    group_src: int | None = None,
+) -> None:
+    """Object r of `src`'s list (default: of rank 0 of the world) becomes the first of rank r's."""
+    host_only("distributed.scatter_object_list")
+    found = resolve(group)
+    if found is None:
+        return
+    root = _root(found, src, group_src)
+    if found.rank() == root and len(scatter_object_input_list or ()) != found.size():
+        raise ValueError(f"scatter_object_list(): src gives {found.size()} objects, one a rank")
+    everything = [scatter_object_input_list]
+    broadcast_object_list(everything, found.ranks[root], found)
+    scatter_object_output_list[0] = everything[0][found.rank()]  # type: ignore[index]

@@ -1,0 +1,62 @@
+"""Several processes, started by mpiexec as a user does; the cases are those of `ranks`."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import ranks
+
+import eager
+from eager import distributed as dist
+
+pytestmark = pytest.mark.once
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
+
+
+def run(processes, *case, limit=90):
+    if not importlib.util.find_spec("mpi4py") or not MPIEXEC.exists():
+        pytest.skip("several processes need mpi4py and mpich: pip install 'jitcap[distributed]'")
+    command = [MPIEXEC, "-n", str(processes), sys.executable, ranks.__file__, *case]
+    return subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+
+
+def test_three_ranks():
+    done = run(3)
+    assert done.returncode == 0, done.stderr
+    failures = json.loads(done.stdout.splitlines()[-1])
+    assert not failures, "\n".join(f"{k}: {''.join(v)}" for k, v in failures.items())
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("raise", "rank 1 of 2 failed:"),
+        ("hang", "waited for 1 s: another rank has not come to it"),
+        ("kill", ""),
+    ],
+)
+def test_a_rank_that_fails_ends_the_job(case, said):
+    done = run(2, case)
+    assert done.returncode
+    assert said in done.stderr, done.stderr
+    if case == "raise":
+        assert "shape '[3]' is invalid" in done.stderr
+
+
+def test_before_the_job_begins():
+    assert not dist.is_initialized()
+    with pytest.raises(ValueError, match="call init_process_group\\(\\) first"):
+        dist.all_reduce(eager.ones(2))
+    with pytest.raises(ValueError, match="'nccl' is not there"):
+        dist.init_process_group("nccl")
+    with pytest.raises(ValueError, match="leave init_method and store out"):
+        dist.init_process_group("mpi", init_method="tcp://localhost:1")
+
+
+def test_without_mpi_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(dist.DistBackendError, match=r"pip install 'jitcap\[distributed\]'"):
+        dist.init_process_group("mpi")

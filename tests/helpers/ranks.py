@@ -1,0 +1,298 @@
+"""Cases of `eager.distributed`, run by every rank: `mpiexec -n N python ranks.py [case]`.
+
+All cases without a name, else one that ends badly. Rank 0 prints the failures as JSON, by case.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+import warnings
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+import eager
+import eager.distributed as dist
+from eager import nn
+from eager.distributed import functional as F
+from eager.nn.parallel import DistributedDataParallel
+from eager.utils.data import DistributedSampler
+from jitcap import jit
+
+DTYPES = "bfloat16 float16 float32 float64 int64 uint8 bool complex64".split()
+
+
+def reductions(r, n):
+    for name in DTYPES:
+        dtype = getattr(eager, name)
+        x = (eager.arange(6) + r).to(dtype).reshape(3, 2)
+        mine = [(eager.arange(6) + k).to(dtype).reshape(3, 2) for k in range(n)]
+        total = mine[0].clone()
+        for other in mine[1:]:
+            total = (total + other) if name != "bool" else total | other
+        for y in (x.clone(), x.t().contiguous().t()):  # the second is not contiguous
+            assert dist.all_reduce(y) is None
+            assert (y == total.to(dtype)).all(), name
+        into = x.clone()
+        dist.reduce(into, 1)
+        assert (into == (total.to(dtype) if r == 1 else x)).all()
+    for op, expected in (("MAX", n), ("MIN", 1), ("PRODUCT", np.prod(range(1, n + 1)))):
+        x = eager.tensor([float(r + 1)])
+        dist.all_reduce(x, getattr(dist.ReduceOp, op))
+        assert x.item() == expected
+    x = eager.tensor([1 << r])
+    dist.all_reduce(x, dist.ReduceOp.BOR)
+    assert x.item() == 2**n - 1
+    x = eager.tensor([r + 1.0])
+    work = dist.all_reduce(x, dist.ReduceOp.AVG, async_op=True)
+    assert work.wait() and work.is_completed() and x.item() == (n + 1) / 2
+    x = eager.tensor([1.0 + r])
+    saved = (eager.ones(1, requires_grad=True) * x).sum()
+    dist.all_reduce(x)
+    _raises(RuntimeError, "modified by an inplace operation", saved.backward)
+
+
+def moves(r, n):
+    each = [eager.zeros(2) for _ in range(n)]
+    dist.all_gather(each, eager.full((2,), float(r)))
+    assert [t[0].item() for t in each] == [*range(n)]
+    out = eager.zeros(2 * n, 3)
+    dist.all_gather_into_tensor(out, eager.full((2, 3), float(r)))
+    assert out[:, 0].tolist() == [i // 2 for i in range(2 * n)]
+    out = eager.zeros(3)
+    dist.reduce_scatter_tensor(out, eager.arange(3.0 * n), op=dist.ReduceOp.AVG)
+    assert out.tolist() == [3 * r, 3 * r + 1, 3 * r + 2]
+    dist.reduce_scatter(out, [eager.full((3,), float(i)) for i in range(n)])
+    assert out.tolist() == [n * r] * 3
+    x = eager.full((2, 2), float(r)).t()
+    dist.broadcast(x, 1)
+    assert (x == 1).all()
+    rows = [eager.zeros(1) for _ in range(n)] if r == 0 else None
+    dist.gather(eager.tensor([float(r)]), rows)
+    assert rows is None or [t.item() for t in rows] == [*range(n)]
+    one = eager.zeros(1)
+    dist.scatter(one, [eager.tensor([i + 0.5]) for i in range(n)] if r == 1 else None, src=1)
+    assert one.item() == r + 0.5
+    out = eager.zeros(n)
+    dist.all_to_all_single(out, eager.arange(float(n)))
+    assert out.tolist() == [r] * n
+    out, sent = eager.zeros(n * (r + 1), 2), eager.full((sum(range(1, n + 1)), 2), float(r))
+    dist.all_to_all_single(out, sent, [r + 1] * n, [*range(1, n + 1)])
+    assert out[:, 1].tolist() == [float(i) for i in range(n) for _ in range(r + 1)]
+    outs = [eager.zeros(i + r + 1) for i in range(n)]
+    dist.all_to_all(outs, [eager.full((i + r + 1,), float(r)) for i in range(n)])
+    assert [t[0].item() for t in outs] == [*range(n)]
+    to, source = (r + 1) % n, (r - 1) % n
+    got = eager.zeros(1)
+    pair = [
+        dist.P2POp(dist.isend, eager.tensor([float(r)]), to),
+        dist.P2POp(dist.irecv, got, source),
+    ]
+    for work in dist.batch_isend_irecv(pair):
+        work.wait()
+    assert got.item() == source
+    if r == 0:
+        dist.send(eager.tensor([7.0]), 1)
+    elif r == 1:
+        assert dist.recv(got) == 0 and got.item() == 7
+    dist.monitored_barrier()
+    dist.barrier()
+
+
+def objects(r, n):
+    found = [None] * n
+    dist.all_gather_object(found, {"rank": r, "more": "x" * r})
+    assert [f["rank"] for f in found] == [*range(n)] and found[-1]["more"] == "x" * (n - 1)
+    shared = [{"a": (1, 2)}, r] if r == 0 else [None, None]
+    dist.broadcast_object_list(shared)
+    assert shared == [{"a": (1, 2)}, 0]
+    mine = [None]
+    dist.scatter_object_list(mine, [str(i) for i in range(n)] if r == 0 else None)
+    assert mine == [str(r)]
+    gathered = [None] * n if r == 2 else None
+    dist.gather_object(r * r, gathered, dst=2)
+    assert gathered is None or gathered == [i * i for i in range(n)]
+
+
+def groups(r, n):
+    pair = dist.new_group([1, 0])
+    x = eager.ones(1)
+    if r > 1:
+        assert pair is dist.GroupMember.NON_GROUP_MEMBER and dist.get_rank(pair) == -1
+        dist.all_reduce(x, group=pair)
+        assert x.item() == 1
+    else:
+        dist.all_reduce(x, group=pair)
+        assert x.item() == 2 and dist.get_process_group_ranks(pair) == [0, 1]
+        assert dist.get_group_rank(pair, 1) == dist.get_global_rank(pair, 1) == 1
+        _raises(ValueError, "not in ProcessGroup", dist.broadcast, x, 2, pair)
+        dist.destroy_process_group(pair)
+        _raises(dist.DistError, "destroyed", dist.all_reduce, x, group=pair)
+    assert dist.group.WORLD.size() == n == dist.get_world_size() and dist.get_backend() == "mpi"
+
+
+def derivatives(r, n):
+    """Of a loss that all ranks add to: the gradients of the sum of them."""
+    everyone = n * (n + 1) / 2
+    p = eager.tensor([1.0, 2.0], requires_grad=True)
+    (F.all_reduce(p * (r + 1)) * (r + 1)).sum().backward()
+    assert p.grad.tolist() == [(r + 1) * everyone] * 2
+    p = eager.ones(2, 3, requires_grad=True)
+    y = F.all_gather_tensor(p, 1)
+    (y * (r + 1)).sum().backward()
+    assert y.shape == (2, 3 * n) and (p.grad == everyone).all()
+    p = eager.ones(2, n, requires_grad=True)
+    y = F.reduce_scatter_tensor(p, "avg", 1)
+    (y * (r + 1)).sum().backward()
+    assert y.shape == (2, 1) and np.allclose(p.grad.numpy(), [[(i + 1) / n for i in range(n)]] * 2)
+    p = eager.ones(n, 2, requires_grad=True)
+    (F.all_to_all_single(p) * eager.arange(1.0, n + 1)[:, None]).sum().backward()
+    assert (p.grad == r + 1).all()
+    p = eager.ones(2, requires_grad=True)
+    (F.broadcast(p * 3, 1) * (r + 1)).sum().backward()
+    assert p.grad.tolist() == [3 * everyone if r == 1 else 0] * 2
+    p = eager.ones(2, requires_grad=True)
+    _raises(RuntimeError, "has no derivative", F.all_reduce(p, "max").sum().backward)
+
+
+def data_parallel(r, n):
+    """Training on parts of a batch is training on the whole; so it is with sums of two parts."""
+
+    def model():
+        eager.manual_seed(3 + r)  # the first rank's is given to all
+        return nn.Sequential(nn.Linear(5, 7), nn.GELU(), nn.Linear(7, 3)).double()
+
+    ours = DistributedDataParallel(model(), bucket_cap_mb=1e-4)
+    eager.manual_seed(3)
+    alone = nn.Sequential(nn.Linear(5, 7), nn.GELU(), nn.Linear(7, 3)).double()
+    opt = eager.optim.AdamW(ours.parameters(), 1e-2)
+    own = eager.optim.AdamW(alone.parameters(), 1e-2)
+
+    def loss(of, x, y):
+        return ((of(x) - y) ** 2).mean()
+
+    for step in range(4):
+        rng = np.random.default_rng(step)
+        x, y = (eager.from_numpy(rng.normal(size=(4 * n, d))) for d in (5, 3))
+        mine = slice(4 * r, 4 * r + 2), slice(4 * r + 2, 4 * r + 4)
+        opt.zero_grad()
+        with ours.no_sync():
+            (loss(ours, x[mine[0]], y[mine[0]]) / 2).backward()
+        (loss(ours, x[mine[1]], y[mine[1]]) / 2).backward()
+        nn.utils.clip_grad_norm_(ours.parameters(), 0.1)
+        opt.step()
+        own.zero_grad()
+        loss(alone, x, y).backward()
+        nn.utils.clip_grad_norm_(alone.parameters(), 0.1)
+        own.step()
+    for a, b in zip(ours.module.parameters(), alone.parameters(), strict=True):
+        assert (a - b).abs().max() < 1e-12
+    assert [*ours.state_dict()][0] == "module.0.weight"
+
+
+def unused_parameters(r, n):
+    class Ways(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.c = (nn.Linear(2, 1) for _ in range(3))
+
+        def forward(self, x):
+            return self.a(x) if r == 0 else self.b(x)
+
+    ways = DistributedDataParallel(Ways())
+    ways(eager.ones(1, 2)).sum().backward()
+    assert ways.module.c.weight.grad is None
+    assert np.allclose(ways.module.a.weight.grad.numpy(), 1 / n)
+    assert np.allclose(ways.module.b.weight.grad.numpy(), (n - 1) / n)
+    _raises(RuntimeError, "not needed", DistributedDataParallel, nn.ReLU())
+    _raises(dist.DistError, r"rank 1's model is not that of rank 0", DistributedDataParallel,
+            nn.Linear(2, 1 + r))  # fmt: skip
+
+
+def data(r, n):
+    sampler = DistributedSampler(range(10), shuffle=False)
+    assert [*sampler] == [i % 10 for i in range(r, -(-10 // n) * n, n)]
+
+
+def under_jit(r, n):
+    """A step splits around a collective, and ranks are guarded numbers."""
+
+    @jit
+    def step(x):
+        y = x * 2
+        dist.all_reduce(y)
+        return y.exp() + dist.get_rank()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            assert np.allclose(step(eager.ones(2)).numpy(), np.exp(2 * n) + r)
+    assert step.stats.splits == 1 and "talks to other processes" in str(step.stats.refusals)
+
+
+def mistakes(r, n):
+    _raises(RuntimeError, "twice", dist.init_process_group)
+    _raises(RuntimeError, "AVG is not there for", dist.all_reduce, eager.ones(1).long(),
+            dist.ReduceOp.AVG)  # fmt: skip
+    _raises(
+        ValueError,
+        "belongs to one of 3 elements",
+        dist.all_gather_into_tensor,
+        eager.ones(1),
+        eager.ones(1),
+    )
+    _raises(TypeError, "a Tensor is needed", dist.all_reduce, 3)
+    _raises(ValueError, "equal parts", dist.all_to_all_single, eager.ones(n), eager.ones(n + 1))
+    _raises(dist.DistBackendError, r"rank 0: all_reduce of \[1\].*rank 1: all_reduce of \[2\]",
+            dist.all_reduce, eager.ones(1 + (r > 0)))  # fmt: skip
+
+
+def _raises(kind, text, fn, *args, **kwargs):
+    with pytest.raises(kind, match=text):
+        fn(*args, **kwargs)
+
+
+CASES = (reductions, moves, objects, groups, derivatives, data_parallel, unused_parameters, data,
+         under_jit, mistakes)  # fmt: skip
+
+
+def ends_badly(case, r):
+    if r == 1:
+        {
+            "raise": lambda: eager.ones(2).reshape(3),
+            "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+            "hang": lambda: time.sleep(60),
+        }[case]()
+    dist.all_reduce(eager.ones(2))
+
+
+def main():
+    case = sys.argv[1] if len(sys.argv) > 1 else ""
+    dist.init_process_group("mpi", timeout=timedelta(seconds=1 if case == "hang" else 60))
+    r, n = dist.get_rank(), dist.get_world_size()
+    if case:
+        return ends_badly(case, r)
+    failures = {}
+    for each in CASES:
+        error = ""
+        try:
+            each(r, n)
+        except Exception:
+            error = traceback.format_exc()
+        said = [None] * n
+        dist.all_gather_object(said, error)
+        if any(said):
+            failures[each.__name__] = said
+            break  # the ranks may be at different places
+    if r == 0:
+        print(json.dumps(failures))
+    dist.destroy_process_group()
+    return None
+
+
+if __name__ == "__main__":
+    main()
