@@ -27,13 +27,14 @@ from jitcap.base.breaks import Break
 from jitcap.base.call_policy import name_of
 from jitcap.base.diagnostics import Stats, announce, forget_announcements, merged
 from jitcap.base.stack import passed_over
-from jitcap.by_dispatch.capture import everything
 from jitcap.capture.capture import is_of_the_text
 from jitcap.capture.dynamism import Varying
 from jitcap.capture.version import MISS, STANCE, Compiled, Options
-from jitcap.compile.pipeline import known_backend, takes_symbols
-from jitcap.entry import Entries, compile_call, readable
+from jitcap.compile.backends import known_backend, takes_symbols
+from jitcap.entry import Entries
 from jitcap.explain import Explanation, explanation
+from jitcap.pipeline import compile_call, everything
+from jitcap.verify.bisect import readable
 
 STANCES: Final = ("default", "eager", "fail_on_split", "fail_on_recompile")
 _all: weakref.WeakSet[Jitted] = weakref.WeakSet()

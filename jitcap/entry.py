@@ -1,52 +1,39 @@
-"""The end of the pipeline: a captured program and its compiled graph -> the guarded call.
+"""Around the pipeline: the compiled versions of a function. A call -> its result.
 
-`Entries` holds the compiled versions of one function. A call tries them in order of last use; each
-is one generated function that checks its guards, gathers the arrays, runs the artifact and replays
-the effects. When none fits, `miss` captures and compiles under a lock (other threads wait, then try
-again); what cannot be captured runs in parts or plainly, with a record of why. Nothing runs plainly
+`Entries` holds the versions. A call tries them in order of last use; each is one generated function
+that checks its guards, gathers the arrays, runs the artifact and replays the effects. When none
+fits, `miss` captures and compiles (`jitcap/pipeline.py`) under a lock: other threads wait, then try
+again. What cannot be captured runs in parts or plainly, with a record of why. Nothing runs plainly
 under `fullgraph=True` (or `stance("fail_on_split")`): every way that leads there goes through
 `_refuse`, which raises the record instead.
 """
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from types import FunctionType, MethodType
 from typing import Any, Final
 
 from codegen import CheckFailed
 from eager.base.config import config
-from eager.base.dataclass import dataclass
 from eager.base.locks import rlock
-from jitcap.autodiff.compiled_function import Region
-from jitcap.autodiff.joint import Joint
 from jitcap.base.breaks import Break, Place, Record
-from jitcap.base.call_policy import name_of
-from jitcap.base.diagnostics import Recompile, Stats, Trail, announce, note_fault, on_behalf, say
-from jitcap.base.origin import APART
+from jitcap.base.call_policy import function_of, name_of
+from jitcap.base.diagnostics import Recompile, Stats, Trail, announce, on_behalf, say
+from jitcap.base.garbage import collection_paused
 from jitcap.base.stack import beneath, passed_over
-from jitcap.by_dispatch.capture import capture, everything
-from jitcap.capture import bytecode
 from jitcap.capture.builtins.clocks import CLOCK
 from jitcap.capture.capture import beginning
 from jitcap.capture.dynamism import Varying
 from jitcap.capture.kinds.modules import builtins_are_replaced
-from jitcap.capture.result import Captured, link, misfit, require_fit, why_not
-from jitcap.capture.sizes import DATA, is_size
+from jitcap.capture.result import Captured, misfit, why_not
 from jitcap.capture.version import MISS, Call, Compiled, Options, Room
-from jitcap.compile.anticipate import anticipated
-from jitcap.compile.pipeline import Executable, begin_graph, compile_graph, op_by_op
-from jitcap.graph.graph import Graph
-from jitcap.graph.show import module
 from jitcap.graph_breaks.split import FAILURES, Splitter, splittable
+from jitcap.pipeline import compile_call, compile_captured, everything, front, region_of
 from jitcap.store import versions
-from jitcap.verify import Plain, Verified, search_nans
-from jitcap.verify.bisect import readable as readable
+from jitcap.verify import Plain
 
 _REPLACED: Final = Record("builtins", "a builtin is replaced while the function is called")
 _REPLACED_TEXT: Final = str(_REPLACED)
@@ -57,7 +44,6 @@ WHOLE: Final = frozenset(
 FILLS: Final = 3  # calls that fill a cache and run plainly, before the program is split around it
 NEAR: Final = 4  # versions among which the nearest is looked for: each of their guards is tested
 REFUSALS: Final = 3  # refused captures, one after the other, from which on they get rare
-Keep = Callable[[Captured, bool], versions.Files]  # of a captured version (with its graph?)
 
 
 @passed_over
@@ -95,30 +81,32 @@ class Entries:
         if builtins_are_replaced():
             return self._on_replaced_builtins(args, kwargs, stance)
         with on_behalf():
-            return self._miss(args, kwargs, stance)
+            seen, version, raised = self.versions, None, None
+            if self.splitter is None:
+                if not self._admits(stance):
+                    return beneath(self.fn, args, kwargs)
+                with self._lock:
+                    again = self.versions is not seen  # another thread compiled meanwhile
+                    if not again:
+                        version, raised = self._new_version(args, kwargs, stance)
+                if again:
+                    return self.retry(args, kwargs, stance)
+            if version is None and self.splitter is not None:
+                return self._in_parts(args, kwargs, stance)
+            if version is None:
+                return self._plainly(args, kwargs, raised, stance)
+            result = self._run(version, args, kwargs, stance)
+            if result is MISS:
+                return self._unstable(args, kwargs, stance)
+            self.refused, self.patience = [], Room()
+            return result
 
-    def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
-        seen = self.versions
-        if self.splitter is not None:
-            return self._in_parts(args, kwargs, stance)
-        if not (self._is_strict(stance) or self.patience.admits(len(self.refused), REFUSALS)):
-            self._note_plain(_given_up(self.refused[0]), stance=stance)
-            return beneath(self.fn, args, kwargs)
-        with self._lock:
-            again = self.versions is not seen  # another thread compiled meanwhile
-            if not again:
-                version, raised = self._new_version(args, kwargs, stance)
-        if again:
-            return self.retry(args, kwargs, stance)
-        if version is None and self.splitter is not None:
-            return self._in_parts(args, kwargs, stance)
-        if version is None:
-            return self._plainly(args, kwargs, raised, stance)
-        result = self._run(version, args, kwargs, stance)
-        if result is MISS:
-            return self._unstable(args, kwargs, stance)
-        self.refused, self.patience = [], Room()
-        return result
+    def _admits(self, stance: str) -> bool:
+        """True if the call is to be compiled: after many refusals few are, which is noted."""
+        if self._is_strict(stance) or self.patience.admits(len(self.refused), REFUSALS):
+            return True
+        self._note_plain(_given_up(self.refused[0]), stance=stance)
+        return False
 
     def _on_replaced_builtins(self, args: Any, kwargs: Any, stance: str) -> Any:
         """Counted without an announcement, which would run the program's builtins."""
@@ -182,7 +170,7 @@ class Entries:
 
     def _has_parts(self, deep: Any = None) -> bool:
         """True if what is not captured as a whole can be split; `deep` calls itself too deep."""
-        fn = (function_of(self.fn) or (None,))[0] if bytecode.is_known() else None
+        fn = (function_of(self.fn) or (None,))[0] if front().parts else None
         return fn is not None and fn.__code__ is not deep and splittable(fn)
 
     def _in_parts(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
@@ -203,10 +191,9 @@ class Entries:
     def _part(self, captured: Captured, plain: Plain) -> Call:
         """Compile one segment."""
         trail, start = Trail(captured.name), time.perf_counter()
-        _name_inputs(captured)
-        made = assemble(captured, self.options, trail, plain)
+        made = compile_captured(captured, self.options, trail, plain)
         if len(captured.graph):
-            self._count(made, time.perf_counter() - start)
+            _count(self, made, time.perf_counter() - start)
         made.trail.stats = self.stats
         self.compiled[made.call] = made
         return made.call
@@ -261,18 +248,76 @@ class Entries:
     def _new_version(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
     ) -> tuple[Call | None, Record | None]:
-        """Call `_try_compile`, and note the guard that failed. Where there are as many versions as
-        are kept the least recently used makes room, if there is to be one more at all."""
-        never_plain = self._is_strict(stance) or stance == "fail_on_recompile"
-        if not never_plain and not self.room.admits(len(self.versions), config.entries):
-            self.limit = self.limit or _limit(self.stats, beginning(self.fn))
-            self._note_plain(self.limit)
+        """A new version for this call, from disk or compiled, in the place of the least recently
+        used where there are many; or None, perhaps with the exception that the program raises."""
+        if not self._has_room(stance):
             return None, None
         _record_recompile(self, args, kwargs, stance)
-        made = self._try_compile(args, kwargs, stance)
-        if made[0] is not None:
-            self._keep(self.versions[: config.entries])
+        start = time.perf_counter()
+        config.require_valid()
+        keys = versions.keys_of(self.fn, args, kwargs, self.options, self.varying.names)
+        keys = None if self.unsafe or not front().parts else keys
+        recalled = keys and self._recalled(keys, args, kwargs)
+        if recalled:
+            made = recalled
+        else:
+            known, unsafe = self.varying.known(), frozenset(self.unsafe)
+            keep = keys and partial(versions.prepare, self.fn, frozenset(self.varying.names))
+            try:
+                made = compile_call(self.fn, args, kwargs, self.options, known, unsafe, keep)
+            except Exception as fault:  # noqa: BLE001 - raised again there, if it is no refusal
+                return None, self._not_compiled(fault, args, kwargs, stance)
+            made.varying = frozenset(self.varying.names)
+        _count(self, made, time.perf_counter() - start)
+        made.trail.stats = self.stats
+        self.compiled[made.call] = made
+        self._keep((made.call, *self.versions)[: config.entries])
+        if keys and not recalled:
+            versions.remember(keys, self.fn, made)
+        return made.call, None
+
+    def _has_room(self, stance: str) -> bool:
+        """True if there is to be one more version at all; if not, that is noted."""
+        never_plain = self._is_strict(stance) or stance == "fail_on_recompile"
+        if never_plain or self.room.admits(len(self.versions), config.entries):
+            return True
+        self.limit = self.limit or _limit(self.stats, beginning(self.fn))
+        self._note_plain(self.limit)
+        return False
+
+    def _recalled(
+        self, keys: versions.Keys, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Compiled | None:
+        """The version of an earlier process that fits the call."""
+        make = partial(region_of, self.options)
+        with collection_paused():
+            made = versions.recall(keys, self.fn, args, kwargs, self.options, make)
+        if made is not None:
+            self.varying.names |= made.varying
         return made
+
+    def _not_compiled(
+        self, fault: Exception, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
+    ) -> Record | None:
+        """Note why a call runs in parts from now on, or plainly. The program's exception, if it is
+        that."""
+        if not isinstance(fault, Break):
+            if config.strict or config.check:
+                raise fault
+            what = f"the compiler failed: {type(fault).__name__}: {fault}"
+            self._refuse(Record("internal", what, beginning(self.fn)), stance)
+        elif fault.kind == "exception":
+            raised = fault.record()
+            return replace(raised, kind="data dependent") if fault.unsure else raised
+        elif fault.kind == "cache" and self.fills < FILLS and not self._is_strict(stance):
+            self.fills += 1
+        elif self._is_strict(stance):
+            raise everything(fault.record(), self.fn, args, kwargs) from None
+        elif fault.kind not in WHOLE and self._has_parts(fault.deep):
+            self._split()
+        else:
+            self._refuse(fault.record(), stance)
+        return None
 
     def _keep(self, versions: tuple[Call, ...]) -> None:
         """Drop the others."""
@@ -281,69 +326,6 @@ class Entries:
                 self.compiled.pop(version, None)
                 self.failures.pop(version, None)
         self.versions = versions
-
-    def _try_compile(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
-    ) -> tuple[Call | None, Record | None]:
-        """A new version for this call, or None when it has to run plainly: because the program
-        raised the exception that comes with it, or for a reason that was announced."""
-        start = time.perf_counter()
-        config.require_valid()
-        keys = versions.keys_of(self.fn, args, kwargs, self.options, self.varying.names)
-        keys = None if self.unsafe or not bytecode.is_known() else keys
-        if keys is not None:
-            with collection_paused():
-                recalled = versions.recall(keys, self.fn, args, kwargs, self.options, self._region)
-            if recalled is not None:
-                self.varying.names |= recalled.varying
-                return self._add(recalled, start), None
-        try:
-            learnt = self.varying.known(), frozenset(self.unsafe)
-            keep = keys and partial(versions.prepare, self.fn, frozenset(self.varying.names))
-            made = compile_call(self.fn, args, kwargs, self.options, *learnt, keep)
-        except Break as refusal:
-            if refusal.kind == "exception":
-                raised = refusal.record()
-                return None, replace(raised, kind="data dependent") if refusal.unsure else raised
-            if refusal.kind == "cache" and self.fills < FILLS and not self._is_strict(stance):
-                self.fills += 1
-                return None, None
-            if self._is_strict(stance):
-                raise everything(refusal.record(), self.fn, args, kwargs) from None
-            if refusal.kind not in WHOLE and self._has_parts(refusal.deep):
-                self._split()
-                return None, None
-            self._refuse(refusal.record(), stance)
-            return None, None
-        except Exception as fault:
-            if config.strict or config.check:
-                raise
-            what = f"the compiler failed: {type(fault).__name__}: {fault}"
-            self._refuse(Record("internal", what, beginning(self.fn)), stance)
-            return None, None
-        made.varying = frozenset(self.varying.names)
-        version = self._add(made, start)
-        if keys is not None:
-            versions.remember(keys, self.fn, made)
-        return version, None
-
-    def _add(self, made: Compiled, start: float) -> Call:
-        """A new version, which is tried first from now on."""
-        self._count(made, time.perf_counter() - start)
-        made.trail.stats = self.stats
-        self.compiled[made.call] = made
-        self.versions = (made.call, *self.versions)
-        return made.call
-
-    def _region(self, joint: Joint, writes: tuple[tuple[int, int], ...], trail: Trail) -> Region:
-        return Region(joint, writes, _compiler(self.options, trail))
-
-    def _count(self, made: Compiled, seconds: float) -> None:
-        _add_to(self.stats, made, seconds)
-        if config.debug >= 1:
-            counts = f"{self.stats.graphs} graphs, {self.stats.splits} splits so far"
-            times = f"{made.trail.line()}, total {seconds * 1e3:.1f} ms"
-            say(f"jit {beginning(self.fn)}: {made.about()}; {counts}; {times}")
 
     def _refuse(self, record: Record, stance: str) -> None:
         """A call that cannot be compiled runs plainly, unless that is an error."""
@@ -382,147 +364,22 @@ def _record_recompile(
     entries.varying.learn(captured, args, kwargs)
 
 
-def function_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
-    """The Python function behind `fn` and what is bound to it; None for other callables."""
-    if type(fn) is FunctionType:
-        return fn, ()
-    if type(fn) is MethodType and type(fn.__func__) is FunctionType:
-        return fn.__func__, (fn.__self__,)
-    return None
-
-
-def compile_call(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    options: Options,
-    varying: frozenset[str] = frozenset(),
-    unsafe: frozenset[str] = frozenset(),
-    keep: Keep | None = None,
-) -> Compiled:
-    """The whole road for one call: capture, (joint, partition), compile, assemble. Runs nothing.
-
-    Sizes among `varying` are symbols where that compiles, else what they are now, and a size that
-    data decide splits. `keep` as in `assemble`. Raises Break when the program cannot be captured.
-    """
-    static = frozenset(name for name in varying if not is_size(name))
-    first: Exception | None = None
-    together = frozenset(name for name in varying if not name.startswith(APART))
-    for names in dict.fromkeys((varying, varying - {DATA}, together)):
-        if names != static:
-            try:
-                return _compile_call(fn, args, kwargs, options, names, unsafe, keep)
-            except Exception as refusal:  # noqa: BLE001 - raised again below, if sizes are not why
-                first = first or refusal
-                note_fault(name_of(fn), refusal)
-    try:
-        return _compile_call(fn, args, kwargs, options, static, unsafe, keep)
-    except Break as refusal:
-        if isinstance(first, Break) and first.kind == refusal.kind == "data dependent":
-            raise first from refusal  # what is asked of a size, not that there is one
-        raise
-
-
-def _compile_call(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    options: Options,
-    varying: frozenset[str],
-    unsafe: frozenset[str],
-    keep: Keep | None,
-) -> Compiled:
-    trail = Trail(name_of(fn))
-    with collection_paused():
-        with trail.stage("capture"), anticipated(options.backend):
-            captured = capture(fn, args, kwargs, dynamic=varying, unsafe=unsafe)
-            _name_inputs(captured)
-        require_fit(captured, varying, args, kwargs)
-        return assemble(captured, options, trail, Whole(fn, varying), keep)
-
-
-@contextmanager
-def collection_paused() -> Iterator[None]:
-    """No garbage collection: a compile makes many objects that live, and scanning them each time a
-    few thousand more exist takes as long as all the rest. Nor are they scanned at its end, as young
-    ones: they count as old, unless the program has frozen some, which no call thaws alone."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            if not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
-
-
-def assemble(
-    captured: Captured,
-    options: Options,
-    trail: Trail,
-    plain: Plain | None = None,
-    keep: Keep | None = None,
-) -> Compiled:
-    """The road from a captured region on: (joint, partition), compile, assemble. `plain` is what
-    `verify=True` compares with; `keep` makes ready what is kept on disk, while the C++ compiler
-    runs."""
-    graph, region = captured.graph, None
-    _require_host(graph, options)
-    trail.notes += captured.rolled
-    if captured.joint is not None:
-        joint = captured.joint
-        trail.keep("joint", lambda: module(joint.graph))
-        with trail.stage("partition"):
-            region = Region(joint, captured.writes, _compiler(options, trail))
-            graph = region.forward
-    oracle = plain if options.verify else None
-    code, files = None, None
-    with begin_graph(
-        graph, captured.writes, backend=options.backend, strides=captured.strides, trail=trail
-    ) as begun:
-        with trail.stage("assemble"):
-            captured.add_guards()  # that compiling asked for
-            if oracle is None:
-                code = captured.code()
-            if code is not None and keep is not None and begun.waits:
-                files = keep(captured, False)
-        executable = begun.result()
-    run = _with_oracle(executable.run, graph, options)
-    call: Call
-    with trail.stage("assemble"):
-        if code is not None:
-            call = link(code, captured.names.namespace, run, MISS, region)
-        else:
-            assert oracle is not None
-            call = Verified(captured, run, region, oracle, _compiler(options, Trail("verify")))
-    trail.keep("entry", captured.show)
-    return Compiled(call, captured, executable, trail, captured.graph, files=files)
-
-
-def _require_host(graph: Graph, options: Options) -> None:
-    """Raises Break where values would be looked at that the host cannot reach."""
-    asked = [name for name in ("verify", "check_nans") if getattr(options, name)]
-    if asked and any(n.aval.device != "cpu" for n in graph.inputs):
-        raise Break("device", f"{asked[0]}=True looks at every value, and these live on a device")
-
-
-def _add_to(stats: Stats, made: Compiled, seconds: float) -> None:
+def _count(entries: Entries, made: Compiled, seconds: float) -> None:
     """Count a version, and the time that it took."""
+    stats, executable = entries.stats, made.executable
     stats.compiles += 1
     stats.graphs += 1
-    stats.kernels += len(made.executable.kernels)
-    stats.callbacks += len(made.executable.callbacks)
+    stats.kernels += len(executable.kernels)
+    stats.callbacks += len(executable.callbacks)
     stats.compile_seconds += seconds
-    _count_runs(stats, made.executable)
-    if made.executable.refused:
+    stats.programs.extend(executable.runs)
+    if executable.refused:
         stats.fallbacks += 1
-        stats.refusals.append(f"a graph runs op by op: {made.executable.refused}")
-
-
-def _count_runs(stats: Stats, made: Executable) -> None:
-    stats.programs.extend(made.runs)
+        stats.refusals.append(f"a graph runs op by op: {executable.refused}")
+    if config.debug >= 1:
+        counts = f"{stats.graphs} graphs, {stats.splits} splits so far"
+        times = f"{made.trail.line()}, total {seconds * 1e3:.1f} ms"
+        say(f"jit {beginning(entries.fn)}: {made.about()}; {counts}; {times}")
 
 
 def _given_up(first: Record) -> Record:
@@ -538,63 +395,3 @@ def _limit(stats: Stats, place: Place) -> Record:
     what = f"{config.entries} versions are kept (config.entries), and calls that fit none"
     rarely = "the least recently used makes room, more and more rarely"
     return Record("limit", f"{what}: {rarely}. Last misses: {reasons}", place)
-
-
-def _name_inputs(captured: Captured) -> None:
-    """Graph inputs by the names that the user knows."""
-    for node, given in zip(captured.graph.inputs, captured.inputs, strict=True):
-        if given.origin is not None and "symbol" not in node.attrs:
-            node.attrs["name"] = readable(given.origin.show())  # type: ignore[index]
-
-
-def _compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]:
-    """Compiler of a region's backward, which runs when the backward is first asked for."""
-
-    def compile_backward(graph: Graph) -> Any:
-        try:
-            made = compile_graph(graph, backend=options.backend, trail=trail)
-            run, refused = made.run, made.refused
-            if trail.stats is not None:
-                trail.stats.callbacks += len(made.callbacks)
-                _count_runs(trail.stats, made)
-        except Exception as fault:
-            if config.strict or config.check or graph.has_symbols:
-                raise
-            refused = f"compiling it failed: {type(fault).__name__}: {fault}"
-            what = f"the backward of {trail.name} runs op by op: {refused}"
-            announce((trail.name, refused), what)
-            run = op_by_op(graph, ())
-        if refused and trail.stats is not None:
-            trail.stats.fallbacks += 1
-            trail.stats.refusals.append(f"backward of {trail.name}: {refused}")
-        return _with_oracle(run, graph, options)
-
-    return compile_backward
-
-
-def _with_oracle(run: Any, graph: Graph, options: Options) -> Any:
-    return search_nans(run, graph) if options.check_nans else run
-
-
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """A function that was captured as a whole: what a verified version of it is compared with."""
-
-    fn: Callable[..., Any]
-    varying: frozenset[str]
-
-    @property
-    def place(self) -> str:
-        plain = function_of(self.fn)
-        code = plain[0].__code__ if plain else None
-        name = name_of(self.fn)
-        return f"{name} at {code.co_filename}:{code.co_firstlineno}" if code else name
-
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self.fn(*args, **kwargs)
-
-    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured | None:
-        try:
-            return capture(self.fn, args, kwargs, dynamic=self.varying)
-        except Break:
-            return None

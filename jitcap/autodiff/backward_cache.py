@@ -16,7 +16,7 @@ from eager.base.locks import lock
 from eager.sizes.polynomial import add, of_atom
 from eager.sizes.substitute import symbols_in
 from jitcap.base.diagnostics import announce, note_fault
-from jitcap.compile.pipeline import op_by_op
+from jitcap.compile.executable import op_by_op
 from jitcap.graph.graph import Graph, at_sizes
 from jitcap.graph.partition import Partition, without
 from jitcap.graph.subgraphs import everywhere

@@ -12,7 +12,7 @@ import sysconfig
 import types
 from collections.abc import Callable
 from functools import lru_cache
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, Final, TypeVar
 
 _READ: Final = (
@@ -139,6 +139,15 @@ def name_of(fn: Any) -> str:
     cls = type(fn)
     name: str = cls.__qualname__
     return name if is_programs_class(cls) else getattr(fn, "__qualname__", name)
+
+
+def function_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
+    """The Python function behind `fn` and what is bound to it; None for other callables."""
+    if type(fn) is FunctionType:
+        return fn, ()
+    if type(fn) is MethodType and type(fn.__func__) is FunctionType:
+        return fn.__func__, (fn.__self__,)
+    return None
 
 
 def is_programs(value: Any) -> bool:

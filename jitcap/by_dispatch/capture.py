@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from eager.base.dtype import _default as default_dtype
 from eager.core.traced import unknown_values
-from jitcap.base.breaks import Break, Record
+from jitcap.base.breaks import Break
 from jitcap.base.call_policy import name_of
 from jitcap.base.diagnostics import announce
 from jitcap.base.origin import Attribute, Computed, Fixed, Keyword, Keywords, Origin, Positional
@@ -23,7 +23,6 @@ from jitcap.by_dispatch.copies import fields_of, restore_class
 from jitcap.by_dispatch.session import DispatchSession, Refused
 from jitcap.by_dispatch.watch import Watch
 from jitcap.capture import bytecode
-from jitcap.capture import capture as by_bytecode
 from jitcap.capture.capture import beginning, finish, tracing, with_aliases, with_counters
 from jitcap.capture.effects import counters, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
@@ -53,11 +52,9 @@ def capture(
     dynamic: frozenset[str] = frozenset(),
     unsafe: frozenset[str] = frozenset(),
 ) -> Captured:
-    """Capture a call by its bytecode; where that is not known the call is traced by dispatch.
+    """Capture one call of `fn` by dispatch; the arguments are those of `jitcap.capture.capture`.
 
     Raises Break (see its `record()`) when the call cannot be captured as a whole."""
-    if bytecode.is_known():
-        return by_bytecode.capture(fn, args, kwargs, dynamic=dynamic, unsafe=unsafe)
     announce("traced by dispatch", NOTICE.format(*bytecode.VERSION))
 
     def attempt(shared: frozenset[int], dynamic: frozenset[str]) -> tuple[Captured, frozenset[str]]:
@@ -78,17 +75,6 @@ def capture(
             return attempt(shared, frozenset())[0]  # some number must be what it is
 
     return with_aliases(with_numbers)
-
-
-def everything(
-    first: Record, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Break:
-    """A refusal of this call, with all others that there are, as one error. A trace ends at its
-    first refusal, and knows no other."""
-    known = by_bytecode.search(fn, args, kwargs) if bytecode.is_known() else ()
-    found = {record.place: record for record in (*known, first)}
-    places = sorted(found, key=lambda p: (p.file != first.place.file, p.file, p.line, p.column))
-    return Break.of(*map(found.__getitem__, places))
 
 
 def _run(

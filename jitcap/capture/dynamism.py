@@ -24,7 +24,7 @@ from jitcap.capture import sizes
 from jitcap.capture.result import Version
 from jitcap.capture.sizes import counted, growing
 from jitcap.capture.version import Options
-from jitcap.compile.pipeline import takes_symbols
+from jitcap.compile.backends import takes_symbols
 from jitcap.guards.guard import Equals, Guard, Is, Length, Same, failing
 
 MANY: Final = 4  # of a row vary: then all of them do

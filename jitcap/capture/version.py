@@ -12,7 +12,7 @@ from typing import Any, Final
 from eager.base.dataclass import dataclass
 from jitcap.base.diagnostics import Trail
 from jitcap.capture.result import Version
-from jitcap.compile.pipeline import Executable
+from jitcap.compile.executable import Executable
 from jitcap.graph.graph import Graph
 
 

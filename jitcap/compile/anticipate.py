@@ -12,7 +12,7 @@ from contextvars import ContextVar
 
 import codegen
 from eager.base.config import config
-from jitcap.compile.pipeline import HOST, known_backend
+from jitcap.compile.backends import HOST, known_backend
 
 # What is called at the first product of matrices of float32 on the host.
 on_product: ContextVar[Callable[[], None] | None] = ContextVar("on_product", default=None)

@@ -14,7 +14,7 @@ from eager.device.array import DeviceArray
 from eager.random import default_generator
 from eager.sizes.polynomial import Scope
 from eager.sizes.symint import SymInt
-from jitcap.compile.pipeline import compile_graph
+from jitcap.compile.compile_graph import compile_graph
 from jitcap.exporting.file import read, write
 from jitcap.exporting.program import (
     ARGUMENT,

@@ -29,13 +29,11 @@ from jitcap.base.origin import (
     Positional,
 )
 from jitcap.base.walks import reach
-from jitcap.by_dispatch.capture import capture
 from jitcap.capture.dynamism import Varying
 from jitcap.capture.replay import VERSION
 from jitcap.capture.result import Captured, Input, link
 from jitcap.capture.sizes import DATA
 from jitcap.capture.version import MISS, Options
-from jitcap.entry import readable
 from jitcap.exporting.exported import Exported
 from jitcap.exporting.program import (
     ARGUMENT,
@@ -52,6 +50,8 @@ from jitcap.exporting.program import (
 )  # fmt: skip
 from jitcap.graph.graph import CHECK
 from jitcap.guards.guard import Same
+from jitcap.pipeline import front
+from jitcap.verify.bisect import readable
 
 
 def export(
@@ -83,7 +83,7 @@ def export(
 
     varying = Varying.of(Options(dynamic=dynamic or None)).known() - {DATA}
     with no_grad():
-        captured = capture(exported, given, named, dynamic=varying)
+        captured = front().capture(exported, given, named, dynamic=varying)
         taken = _Taken(captured, tensors_in(([*given], named)))
         return taken.apart(given, named, _names(fn, given, named))
 

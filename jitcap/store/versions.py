@@ -42,9 +42,9 @@ from jitcap.capture.result import Captured, entry_source, linked
 from jitcap.capture.sizes import is_name
 from jitcap.capture.version import MISS, Call, Compiled, Options
 from jitcap.compile import graph_cache as graphs
+from jitcap.compile.compile_graph import compile_graph
+from jitcap.compile.compile_graph import recall as recall_executable
 from jitcap.compile.lower import Strides
-from jitcap.compile.pipeline import compile_graph
-from jitcap.compile.pipeline import recall as recall_executable
 from jitcap.graph.graph import Graph
 from jitcap.guards.guard import Guard, Guards
 from jitcap.store.allowlist import Unreadable, is_library_name

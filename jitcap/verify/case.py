@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from eager.base.dataclass import dataclass
 from eager.core.tensor import Tensor
 from jitcap.autodiff.joint import Joint
+from jitcap.base.breaks import Break
+from jitcap.base.call_policy import function_of, name_of
 from jitcap.base.origin import Origin
 from jitcap.capture.result import Captured
 from jitcap.graph.graph import Graph
@@ -31,6 +33,31 @@ class Plain(Protocol):
     @property
     def place(self) -> str:
         """The function, and where it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A function that is captured as a whole, by `way`, with `varying` sizes and numbers."""
+
+    fn: Callable[..., Any]
+    varying: frozenset[str]
+    way: Callable[..., Captured]
+
+    @property
+    def place(self) -> str:
+        plain = function_of(self.fn)
+        code = plain[0].__code__ if plain else None
+        name = name_of(self.fn)
+        return f"{name} at {code.co_filename}:{code.co_firstlineno}" if code else name
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.fn(*args, **kwargs)
+
+    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured | None:
+        try:
+            return self.way(self.fn, args, kwargs, dynamic=self.varying)
+        except Break:
+            return None
 
 
 @dataclass(frozen=True, slots=True)

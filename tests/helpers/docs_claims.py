@@ -33,7 +33,7 @@ CLAIMS = {
         "* [docs/index.md]": LINKS,
         "* [CONTRIBUTING.md]": LINKS,
         "* `examples/digits.py`": FILES,
-        "* `jitcap/compile/pipeline.py`": FILES,
+        "* `jitcap/pipeline.py`": FILES,
         "`torch` is a reference": "tests/test_repo.py::test_no_torch_import",
         "Apache-2.0": LINKS,
     },

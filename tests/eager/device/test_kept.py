@@ -12,7 +12,7 @@ from codegen.targets.triton.runtime.resident_data import from_data, look, to_dat
 from eager import nn
 from eager.nn import functional as F
 from jitcap import config, jit
-from jitcap.compile import pipeline
+from jitcap.compile import device_parts
 from jitcap.store import versions
 
 pytest.importorskip("triton.language")
@@ -62,8 +62,8 @@ def test_a_step_is_found_again_and_nothing_is_compiled(recalled, monkeypatch):
     x = eager.tensor(rng.standard_normal((4, 6)).astype(np.float32)).cuda()
     y = eager.tensor([0, 1, 2, 1]).cuda()
     expected, first = losses(x, y)
-    for name in ("run_passes", "lower", "compile_resident"):
-        monkeypatch.setattr(pipeline, name, None)
+    for name in ("split", "lower", "compile_resident"):
+        monkeypatch.setattr(device_parts, name, None)
     found, again = losses(x, y)
     assert [made is not None for made in recalled] == [False, True]
     assert found == expected
@@ -92,8 +92,8 @@ def test_a_step_over_two_devices_is_found_again(recalled, monkeypatch):
         return [step(x).item() for _ in range(3)], step.stats.kernels
 
     expected = found()
-    for name in ("run_passes", "lower", "compile_resident"):
-        monkeypatch.setattr(pipeline, name, None)
+    for name in ("split", "lower", "compile_resident"):
+        monkeypatch.setattr(device_parts, name, None)
     assert found() == expected
     assert [made is not None for made in recalled] == [False, True]
 
@@ -107,7 +107,7 @@ def test_a_gradient_asked_for_outside(recalled, monkeypatch):
         jit(square)(x).backward()
         assert x.grad.tolist() == [2, 6]
         assert (recalled[-1] is not None) == again
-        monkeypatch.setattr(pipeline, "compile_resident", None)
+        monkeypatch.setattr(device_parts, "compile_resident", None)
 
 
 def test_a_version_for_any_size_begins_with_another_one(recalled, monkeypatch):
@@ -123,8 +123,8 @@ def test_a_version_for_any_size_begins_with_another_one(recalled, monkeypatch):
             for got, want in zip(found, standardise(x, scale), strict=True):
                 assert np.allclose(got.cpu(), want, atol=1e-5)
         assert [made is not None for made in recalled] == [False, True][: len(recalled)]
-        for name in ("run_passes", "lower", "compile_resident"):
-            monkeypatch.setattr(pipeline, name, None)
+        for name in ("split", "lower", "compile_resident"):
+            monkeypatch.setattr(device_parts, name, None)
     assert len(recalled) == 2
 
 

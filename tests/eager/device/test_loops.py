@@ -11,7 +11,7 @@ from eager import cuda
 from eager.nn import functional as F
 from jitcap import jit
 from jitcap.base.diagnostics import JitcapWarning
-from jitcap.compile import pipeline
+from jitcap.compile import device_parts
 from tests.eager.device.test_compiled import done
 
 pytestmark = pytest.mark.once
@@ -141,12 +141,12 @@ def test_kernels_do_not_grow_with_the_length():
 
 def test_programs_with_loops_are_data():
     seen = []
-    original = pipeline.compile_resident
+    original = device_parts.compile_resident
     try:
-        pipeline.compile_resident = lambda *a: seen.append(original(*a)) or seen[-1]
+        device_parts.compile_resident = lambda *a: seen.append(original(*a)) or seen[-1]
         jit(nested)(eager.tensor(X).cuda())
     finally:
-        pipeline.compile_resident = original
+        device_parts.compile_resident = original
     program = seen[0].run.program
     again = resident_data.from_data(resident_data.to_data(program), program.source)
     assert resident_data.to_data(again) == resident_data.to_data(program)

@@ -8,7 +8,7 @@ from against_eager import check, floats
 import eager
 import jitcap
 from eager import autograd, nn
-from jitcap import entry
+from jitcap import pipeline
 from jitcap.base.diagnostics import JitcapWarning
 
 pytestmark = pytest.mark.once
@@ -462,14 +462,14 @@ def test_like_eager(name):
 
 def test_a_backward_that_does_not_compile_runs_op_by_op(monkeypatch):
     """It says so once, with the reason, and counts."""
-    compile_graph = entry.compile_graph
+    compile_graph = pipeline.compile_graph
 
     def fail(graph, *args, **kwargs):
         if graph.name.endswith("backward"):
             raise RecursionError("two rules undo each other")
         return compile_graph(graph, *args, **kwargs)
 
-    monkeypatch.setattr(entry, "compile_graph", fail)
+    monkeypatch.setattr(pipeline, "compile_graph", fail)
     fn = jitcap.jit(lambda x: (x * x).sum(), backend="eager")
     x = floats(3)
     (y, z) = fn(x), fn(x)

@@ -9,7 +9,7 @@ from jitcap.base.diagnostics import Trail
 from jitcap.capture.capture import capture
 from jitcap.capture.version import MISS as MISS
 from jitcap.capture.version import Options
-from jitcap.entry import assemble
+from jitcap.pipeline import compile_captured
 
 
 def plain(value):
@@ -48,7 +48,7 @@ def outcome(run):
 def version_of(fn, args, kwargs):
     """A version of `fn` for this call, run op by op."""
     captured = capture(fn, args, kwargs)
-    return captured, assemble(captured, Options(backend="eager"), Trail("test")).call
+    return captured, compile_captured(captured, Options(backend="eager"), Trail("test")).call
 
 
 def check_refusal(refusal, expected):

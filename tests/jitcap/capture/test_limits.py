@@ -4,12 +4,15 @@ import contextlib
 import os
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 
+import codegen
 import eager
 import jitcap.entry
 import jitcap.graph_breaks.split
+import jitcap.pipeline
 from jitcap import JitcapWarning, config, explain, jit, stance
 from jitcap.base.breaks import Break
 
@@ -33,21 +36,27 @@ def nothing_kept(monkeypatch):
 
 def moving(monkeypatch):
     """Guards that do not hold at once, as if what they look at moved by itself."""
-    real = jitcap.entry.assemble
+    real = jitcap.entry.compile_captured
 
     def assemble(captured, *args, **kwargs):
         made = real(captured, *args, **kwargs)
         object.__setattr__(made, "call", lambda args, kwargs: jitcap.entry.MISS)
         return made
 
-    monkeypatch.setattr(jitcap.entry, "assemble", assemble)
+    put(monkeypatch, assemble)
 
 
-def failing(monkeypatch, where=jitcap.entry):
+def failing(monkeypatch):
     def assemble(*args, **kwargs):
         raise ValueError("no such register")
 
-    monkeypatch.setattr(where, "assemble", assemble)
+    put(monkeypatch, assemble)
+
+
+def put(monkeypatch, assemble):
+    """In the place of what compiles a captured function, or a part of one."""
+    for where in (jitcap.entry, jitcap.pipeline):
+        monkeypatch.setattr(where, "compile_captured", assemble)
 
 
 def double(x):
@@ -60,7 +69,8 @@ def misread(monkeypatch):
     def capture(*args, **kwargs):
         raise Break("exception", "KeyError: 3")
 
-    monkeypatch.setattr(jitcap.entry, "capture", capture)
+    way = replace(jitcap.pipeline.BY_BYTECODE, capture=capture)
+    monkeypatch.setattr(jitcap.pipeline, "BY_BYTECODE", way)
 
 
 FAULTS = {
@@ -280,9 +290,9 @@ def test_explain_shows_why_nothing_was_compiled(monkeypatch, recwarn):
 
 def test_a_graph_that_runs_op_by_op_is_in_the_stats(monkeypatch):
     def generate(*args, **kwargs):
-        raise jitcap.compile.pipeline.Unsupported("no loops today")
+        raise codegen.Unsupported("no loops today")
 
-    monkeypatch.setattr(jitcap.compile.pipeline, "_generate", generate)
+    monkeypatch.setattr(jitcap.compile.compile_graph, "generate", generate)
     step = jit(double, backend="cpp")
     with pytest.warns(JitcapWarning, match="no loops today"):
         assert step(eager.ones(2)).tolist() == [2, 2]

@@ -19,9 +19,9 @@ from jitcap.base.breaks import Break
 from jitcap.base.diagnostics import Trail
 from jitcap.capture.kinds.base import HANDLERS
 from jitcap.capture.version import Options
-from jitcap.entry import assemble
 from jitcap.graph_breaks.segment import capture_segment
 from jitcap.graph_breaks.split import Splitter
+from jitcap.pipeline import compile_captured
 
 from . import programs_language as programs_language
 from . import programs_objects as programs_objects
@@ -46,7 +46,7 @@ class Chopper(Splitter):
         self.every = every
 
     def compile(self, captured, part):
-        return assemble(captured, self.options, Trail("test"), part).call
+        return compile_captured(captured, self.options, Trail("test"), part).call
 
     def _capture(self, frame, varying):
         try:

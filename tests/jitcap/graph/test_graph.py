@@ -7,7 +7,7 @@ import eager
 from eager.core.op import REGISTRY
 from eager.sizes.aval import Aval
 from jitcap.base.diagnostics import Trail
-from jitcap.compile import pipeline
+from jitcap.compile import optimise
 from jitcap.graph.graph import Graph, Node, placeholder
 from jitcap.graph.show import example_array, parse_aval, reload, show
 from jitcap.graph.tracer import DataDependent, trace
@@ -137,9 +137,9 @@ def test_what_a_pass_breaks_among_what_was_verified_is_named(monkeypatch):
 
     graph = trace(lambda x: x.exp() * 2 + 1, floats(3)).graph
     for breaks, fault in ((widens, "its op gives"), (turns, "before its definition")):
-        monkeypatch.setattr(pipeline, "PASSES", ((keeps, ""), (breaks, ""), (keeps, "")))
+        monkeypatch.setattr(optimise, "PASSES", ((keeps, ""), (breaks, ""), (keeps, "")))
         with pytest.raises(GraphError, match=f"after {breaks.__name__}.*{fault}"):
-            pipeline.run_passes(graph, Trail("test"))
+            optimise.run_passes(graph, Trail("test"))
 
 
 @pytest.mark.parametrize("text", ["float32[2, 3]", "float64[]~", "int64[4]", "bool[]"])

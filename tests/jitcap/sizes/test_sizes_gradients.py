@@ -14,7 +14,7 @@ from codegen import Unsupported
 from eager import nn
 from jitcap import jit
 from jitcap.base.diagnostics import JitcapWarning
-from jitcap.compile.pipeline import compile_graph
+from jitcap.compile.compile_graph import compile_graph
 
 pytestmark = pytest.mark.once
 
@@ -218,7 +218,7 @@ def test_questions_of_a_backward(monkeypatch: pytest.MonkeyPatch) -> None:
             compiled.append(n % 3 == 0)
         return compile_graph(graph, *args, **options)
 
-    monkeypatch.setattr("jitcap.entry.compile_graph", asking)
+    monkeypatch.setattr("jitcap.pipeline.compile_graph", asking)
     weight = floats(3).requires_grad_()
     step = jit(lambda x: (x * weight).exp(), backend="cpp", fullgraph=True)
     backwards(step, weight, (4, 5, 6, 7, 9, 8, 12))
@@ -242,7 +242,7 @@ def test_a_backward_that_takes_no_symbols(monkeypatch: pytest.MonkeyPatch) -> No
             compiled.append(graph)
         return compile_graph(graph, *args, **options)
 
-    monkeypatch.setattr("jitcap.entry.compile_graph", refusing)
+    monkeypatch.setattr("jitcap.pipeline.compile_graph", refusing)
     weight = floats(3).requires_grad_()
     step = jit(lambda x: (x * weight).exp(), backend="cpp", fullgraph=True)
     backwards(step, weight, (4, 5, 6, 5, 6))

@@ -16,7 +16,8 @@ from eager.sizes.symint import SymInt, terms_of
 from jitcap import config, jit
 from jitcap.base.diagnostics import Trail
 from jitcap.compile import graph_cache as graphs
-from jitcap.compile.pipeline import compile_graph, recall, run_passes
+from jitcap.compile.compile_graph import compile_graph, recall
+from jitcap.compile.optimise import run_passes
 from jitcap.graph.symbols import Sizes
 from jitcap.graph.tracer import trace
 from tests.codegen.symbolic import f32

@@ -13,7 +13,7 @@ from eager.core.op import REGISTRY
 from jitcap import VerifyError, jit
 from jitcap.capture import effects as effects_module
 from jitcap.capture import rebuild, result
-from jitcap.compile import pipeline as pipeline_module
+from jitcap.compile import compile_graph, optimise
 from jitcap.graph.graph import Node, rewrite
 from jitcap.guards.guard import Equals, Guards
 from jitcap.passes import PASSES
@@ -431,7 +431,7 @@ def test_a_wrong_kernel(monkeypatch):
 
 def test_a_wrong_run_of_an_artifact(monkeypatch):
     """The whole is wrong though every part is right: what it makes is named."""
-    original = pipeline_module.op_by_op
+    original = compile_graph.op_by_op
 
     def wrong(graph, writes):
         run = original(graph, writes)
@@ -439,7 +439,7 @@ def test_a_wrong_run_of_an_artifact(monkeypatch):
             return run
         return lambda arrays: [r + np.float32(1e-3) for r in run(arrays)]
 
-    monkeypatch.setattr(pipeline_module, "op_by_op", wrong)
+    monkeypatch.setattr(compile_graph, "op_by_op", wrong)
     error = found(chain, eager.ones(3))
     assert error.where.startswith("sqrt at ")
     assert line_of(chain, "sqrt") in error.where
@@ -463,7 +463,7 @@ def test_a_wrong_pass(monkeypatch):
         return rewrite(graph, rule)
 
     passes = (*PASSES, (fold, "planted"))
-    monkeypatch.setattr(pipeline_module, "PASSES", passes)
+    monkeypatch.setattr(optimise, "PASSES", passes)
     monkeypatch.setattr("jitcap.verify.bisect.PASSES", passes)
     error = found(constants, eager.ones(3))
     assert error.where.startswith("mul at ")
@@ -472,7 +472,7 @@ def test_a_wrong_pass(monkeypatch):
 
 
 def test_a_small_error_in_a_small_element_beside_large_ones(monkeypatch):
-    original = pipeline_module.op_by_op
+    original = compile_graph.op_by_op
 
     def wrong(graph, writes):
         run = original(graph, writes)
@@ -486,7 +486,7 @@ def test_a_small_error_in_a_small_element_beside_large_ones(monkeypatch):
 
         return off
 
-    monkeypatch.setattr(pipeline_module, "op_by_op", wrong)
+    monkeypatch.setattr(compile_graph, "op_by_op", wrong)
     error = found(chain, eager.tensor([20.0, -3.0, 25.0]))
     assert "element [1]" in error.what
     assert "(1 of 3 elements differ)" in error.what
@@ -498,13 +498,13 @@ def counted(x):
 
 
 def test_integers_are_exact(monkeypatch):
-    original = pipeline_module.op_by_op
+    original = compile_graph.op_by_op
 
     def wrong(graph, writes):
         run = original(graph, writes)
         return lambda arrays: [np.asarray(r + 1) if r.dtype == np.int64 else r for r in run(arrays)]
 
-    monkeypatch.setattr(pipeline_module, "op_by_op", wrong)
+    monkeypatch.setattr(compile_graph, "op_by_op", wrong)
     error = found(counted, eager.ones(1000))
     assert "1001 in the compiled version, 1000 in Python" in error.what
     assert "sum at" in error.where
@@ -521,7 +521,7 @@ def test_an_exception_on_one_side_only(monkeypatch):
 
         return run
 
-    monkeypatch.setattr(pipeline_module, "op_by_op", wrong)
+    monkeypatch.setattr(compile_graph, "op_by_op", wrong)
     error = found(raising, eager.ones(3), 1)
     assert "the compiled version raises IndexError('out of range'), Python nothing" in error.what
     assert "raising at" in error.where
