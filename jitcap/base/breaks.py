@@ -11,6 +11,7 @@ import re
 from typing import Any, Final
 
 from eager.base.dataclass import dataclass
+from jitcap.base.assumed import Assumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +229,9 @@ class Record:
 class Again(BaseException):
     """A loop that was recorded as a whole cannot be: capture again, with it as it stands."""
 
-    def __init__(self, site: Any) -> None:
+    def __init__(self, site: tuple[Any, ...]) -> None:
         super().__init__()
-        self.shared = frozenset({site})
+        self.lesson = Assumed(sites=frozenset({site}))
 
 
 class Break(Exception):
@@ -251,6 +252,7 @@ class Break(Exception):
         self.done = 0  # instructions of the outermost frame that can be captured before it
         self.deep: Any = None  # the code that calls itself, where that is too deep
         self.unsure = False  # an exception that comes after a check, which may fail first
+        self.lesson: Assumed | None = None  # with which capture may try again: it need not stand
 
     @staticmethod
     def of(first: Record, *others: Record) -> Break:
@@ -270,18 +272,10 @@ class Break(Exception):
             hints.add(record.hint)
         return "\n".join(texts)
 
-    @staticmethod
-    def aliased(what: str, shared: frozenset[Any]) -> Retried:
-        """Tensors share memory: capture may try again with their base as the input, or without the
-        branch after which they may."""
-        return Break.tried_again("aliasing", what, shared)
-
-    @staticmethod
-    def tried_again(kind: str, what: str, shared: frozenset[Any]) -> Retried:
-        """Capture may try again, knowing this: see `with_aliases`."""
-        found = Retried(kind, what)
-        found.shared = shared
-        return found
+    def unless(self, lesson: Assumed) -> Break:
+        """This refusal, which need not stand: capture may try again, assuming the lesson."""
+        self.lesson = lesson
+        return self
 
     def record(self) -> Record:
         place, because, cause = self.place or Place(), self.because, self.__cause__
@@ -292,13 +286,6 @@ class Break(Exception):
             found = cause.place if isinstance(cause, Break) else None
             because, cause = found if found != place else None, cause.__cause__
         return Record(self.kind, self.what, place, self.__jitcap_callee__[0], because)
-
-
-class Retried(Break):
-    """One that need not stand: capture tries again, told `shared`: ids of the memory that inputs
-    share, places (code, instruction) of branches, or what it is to leave to Python."""
-
-    shared: frozenset[Any] = frozenset()
 
 
 def note_callee(refusal: BaseException, frame: Any, library: bool) -> None:

@@ -494,7 +494,7 @@ def load_tensor(b: Borrower, real: Tensor, origin: Origin) -> Any:
     b.members(type(real))
     b.undo += [partial(refill, real.__dict__, saved.__dict__), partial(refit, real, saved, None)]
     where = saved._view
-    is_shared = id(saved._storage) in outside.shared
+    is_shared = id(saved._storage) in outside.assumed.memories
     is_shared = is_shared and where is not None and not saved._requires_grad
     # A base that is lent already has other memory: the guard asks whether it was the same.
     if is_shared and (id(where.base) in outside.by_real or where.holds(saved)):  # type: ignore[union-attr]

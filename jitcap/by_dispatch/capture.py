@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, Final
 
 from eager.base.dtype import _default as default_dtype
 from eager.core.traced import unknown_values
+from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import name_of
 from jitcap.base.diagnostics import announce
@@ -23,7 +23,8 @@ from jitcap.by_dispatch.copies import fields_of, restore_class
 from jitcap.by_dispatch.session import DispatchSession, Refused
 from jitcap.by_dispatch.watch import Watch
 from jitcap.capture import bytecode
-from jitcap.capture.capture import beginning, finish, tracing, with_aliases, with_counters
+from jitcap.capture.attempts import Attempts
+from jitcap.capture.capture import beginning, finish, tracing
 from jitcap.capture.effects import counters, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR
@@ -57,24 +58,32 @@ def capture(
     Raises Break (see its `record()`) when the call cannot be captured as a whole."""
     announce("traced by dispatch", NOTICE.format(*bytecode.VERSION))
 
-    def attempt(shared: frozenset[int], dynamic: frozenset[str]) -> tuple[Captured, frozenset[str]]:
-        session = DispatchSession(name_of(fn), unsafe)
-        with tracing(session, dynamic, shared), session.borrower:
+    try:
+        return _capture(fn, args, kwargs, dynamic, unsafe)
+    except Break as refusal:
+        if not dynamic or refusal.kind == "aliasing":
+            raise
+    return _capture(fn, args, kwargs, frozenset(), unsafe)  # some number must be what it is
+
+
+def _capture(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic: frozenset[str],
+    unsafe: frozenset[str],
+) -> Captured:
+    name, attempts = name_of(fn), Attempts[Captured](Assumed(dynamic))
+    for assumed in attempts:
+        session = DispatchSession(name, unsafe, assumed)
+        with attempts.one(), tracing(session), session.borrower:
             watch = Watch(session)
             value = _run(session, watch, fn, args, kwargs)
             _check(session)
-            varies = counters(session)
-            return _finish(session, watch, value, (len(args), tuple(kwargs))), varies
-
-    def with_numbers(shared: frozenset[int]) -> Captured:
-        try:
-            return with_counters(partial(attempt, shared), dynamic)
-        except Break as refusal:
-            if not dynamic or refusal.kind == "aliasing":
-                raise
-            return attempt(shared, frozenset())[0]  # some number must be what it is
-
-    return with_aliases(with_numbers)
+            replaced = Assumed(counters(session))
+            captured = _finish(session, watch, value, (len(args), tuple(kwargs)))
+            attempts.made(captured, replaced)
+    return attempts.result
 
 
 def _run(

@@ -19,6 +19,7 @@ from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced
 from eager.sizes.aval import Aval
+from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break, Place
 from jitcap.base.call_policy import is_library_space
 from jitcap.base.origin import Origin
@@ -85,9 +86,9 @@ class DispatchTracer(CaptureTracer):
 class DispatchSession(Session):
     """See the module. `noted`: the first refusal, which the program may have caught."""
 
-    def __init__(self, name: str, unsafe: frozenset[str] = frozenset()) -> None:
-        super().__init__(name, unsafe)
-        self.outside: DispatchOutside = DispatchOutside(self.guards, self.line, self._read)
+    def __init__(self, name: str, unsafe: frozenset[str], assumed: Assumed) -> None:
+        super().__init__(name, unsafe, assumed)
+        self.outside: DispatchOutside = DispatchOutside(self.guards, self.line, self._read, assumed)
         self.tracer: DispatchTracer = DispatchTracer(self, name)
         self.borrower = Borrower(self, self.outside)
         self.default_dtype = default_dtype[0]

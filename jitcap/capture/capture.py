@@ -7,7 +7,7 @@ gives is a graph, the guards under which it is the function, and how to replay i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, TypeVar
@@ -19,7 +19,8 @@ from eager.base.recursion import room
 from eager.core.dispatch import current_tracer
 from eager.core.traced import UnknownValue
 from jitcap.autodiff.joint import Joint, build_joint, runs_python
-from jitcap.base.breaks import Again, Break, Place, Record, Retried
+from jitcap.base.assumed import NOTHING, Assumed
+from jitcap.base.breaks import Again, Break, Place, Record
 from jitcap.base.call_policy import name_of
 from jitcap.base.origin import (
     Attribute,
@@ -32,6 +33,7 @@ from jitcap.base.origin import (
     Told,
 )
 from jitcap.base.walks import reach
+from jitcap.capture.attempts import Attempts
 from jitcap.capture.bytecode import UnsupportedPython, decode
 from jitcap.capture.control.paths import looks, needed
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
@@ -39,17 +41,18 @@ from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.host import require_unseen, tell
 from jitcap.capture.kinds.base import words
 from jitcap.capture.kinds.caches import require_unchanged
+from jitcap.capture.kinds.functions import is_inlined
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.result import Captured, Input, prepare
 from jitcap.capture.search import Search
-from jitcap.capture.session import Session
+from jitcap.capture.session import Session, inlined
 from jitcap.graph.graph import Node, size_inputs
 from jitcap.graph.tracer import DataDependent
 from jitcap.guards.class_guard import Member
 from jitcap.guards.guard import CodeIs, Equals, Guard, Holds, Is, Names, Places, TypeIs
 from jitcap.guards.tensor_guard import TensorLike
 
-T = TypeVar("T")
+S = TypeVar("S", bound=Session)
 _PARTS = (ModuleType, type, FunctionType, BuiltinFunctionType)  # of a program: they stay
 
 
@@ -65,25 +68,16 @@ def capture(
     `unsafe` lines where a check failed at run time, which are not captured.
 
     Raises Break (see its `record()`) when the call cannot be captured as a whole."""
-    name = name_of(fn)
-
-    def attempt(shared: frozenset[Any], dynamic: frozenset[str]) -> tuple[Captured, frozenset[str]]:
-        with tracing(Session(name, unsafe), dynamic, shared) as session:
-            value = _run(session, fn, args, kwargs)
-            varies = counters(session)
-            return finish(session, value, (len(args), tuple(kwargs))), varies
-
-    def with_numbers(shared: frozenset[Any]) -> Captured:
-        first = with_counters(partial(attempt, shared), dynamic)
-        idle = _passed_on_ints(fn, first) - dynamic
-        if idle:
-            with suppress(Break):
-                again = attempt(shared, dynamic | idle)[0]
-                if not _uses(again, idle):
-                    return again
-        return first
-
-    return with_aliases(with_numbers)
+    name, attempts = name_of(fn), Attempts[Captured](Assumed(varying=dynamic))
+    for assumed in attempts:
+        with attempts.one(), tracing(Session(name, unsafe, assumed)) as session:
+            value = _begun(session, fn, args, kwargs)()
+            replaced = counters(session)
+            captured = finish(session, value, (len(args), tuple(kwargs)))
+            _require_unasked(captured, assumed.unasked)
+            unasked = _passed_on_ints(fn, captured)
+            attempts.made(captured, Assumed(replaced), Assumed(unasked, unasked))
+    return attempts.result
 
 
 def _passed_on_ints(fn: Any, captured: Captured) -> frozenset[str]:
@@ -97,51 +91,22 @@ def _passed_on_ints(fn: Any, captured: Captured) -> frozenset[str]:
     )
 
 
-def _uses(captured: Captured, names: frozenset[str]) -> bool:
-    """True if the graph or a guard depends on the value of one of these arguments."""
-    read = [g.origin for g in captured.guards.items if type(g) is not TypeIs]
-    read += [i.origin for i in captured.inputs if i.origin is not None]
-    return any(_is_argument(o, names) for o in reach(read, lambda o: o.parents()))
+def _require_unasked(captured: Captured, names: frozenset[str]) -> None:
+    """Raises Break if the graph or a guard depends on the value of one of these arguments."""
+    if names:
+        read = [g.origin for g in captured.guards.items if type(g) is not TypeIs]
+        read += [i.origin for i in captured.inputs if i.origin is not None]
+        if any(_is_argument(o, names) for o in reach(read, lambda o: o.parents())):
+            raise Break("data dependent", "a number that is passed on matters")
 
 
 def _is_argument(origin: Origin, names: frozenset[str]) -> bool:
     return type(origin) in (Positional, Keyword) and origin.show() in names
 
 
-def with_counters(
-    attempt: Callable[[frozenset[str]], tuple[T, frozenset[str]]], dynamic: frozenset[str]
-) -> T:
-    """Once more with counters (ints that the program itself replaces) as run-time numbers.
-
-    If that cannot be captured (a shape depends on them), the first attempt stands."""
-    first, found = attempt(dynamic)
-    if found <= dynamic:
-        return first
-    try:
-        return attempt(dynamic | found)[0]
-    except Break:
-        return first
-
-
-def with_aliases(attempt: Callable[[frozenset[Any]], T]) -> T:
-    """Once more with the bases of views as inputs, when views of one memory are written; without
-    branches in the graph that make one object of two; and with loops as they stand."""
-    shared: frozenset[Any] = frozenset()
-    while True:
-        try:
-            return attempt(shared)
-        except (Retried, Again) as found:
-            if found.shared <= shared:
-                raise
-            shared |= found.shared
-
-
 @contextmanager
-def tracing(
-    session: Session, dynamic: frozenset[str], shared: frozenset[Any] = frozenset()
-) -> Iterator[Session]:
+def tracing(session: S) -> Iterator[S]:
     """Everything inside runs under its tracer; refusals come out as Break, with a place."""
-    session.outside.dynamic, session.outside.shared = dynamic, shared
     token, tells = current_tracer.set(session.tracer), teller.set(partial(tell, session))
     before = session.modes
     try:
@@ -199,13 +164,16 @@ def beginning(fn: Any) -> Place:
     return Place(code.co_filename, code.co_firstlineno, function=code.co_qualname)
 
 
-def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Load the arguments and interpret the call."""
+def _begun(
+    session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Callable[[], Any]:
+    """The call, with its arguments loaded."""
     bound = type(fn) is MethodType
     plain = fn.__func__ if bound else fn
     session.entry = beginning(plain)
     code = plain.__code__ if type(plain) is FunctionType else None
     names: tuple[str, ...] = ()
+    given: list[Any] = []
     if code is None:
         root = session.outside.load(fn, Fixed(fn, "the function"))
         unread = frozenset[str]()
@@ -215,7 +183,7 @@ def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         session.guards.add(CodeIs(origin, plain.__qualname__, code))
         if bound:
             place = Attribute(Fixed(fn, plain.__qualname__), "__self__")
-            root = MethodType(plain, session.outside.load(fn.__self__, place))
+            given.append(session.outside.load(fn.__self__, place))
         names, unread = code.co_varnames[bound : code.co_argcount], unread_parameters(code)
 
     def load(value: Any, label: str, origin: Origin) -> Any:
@@ -223,7 +191,6 @@ def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any
             return value
         return session.outside.load(value, origin)
 
-    given = []
     for i, value in enumerate(args):
         label = names[i] if i < len(names) else f"args[{i}]"
         given.append(load(value, label, Positional(i, label)))
@@ -232,7 +199,9 @@ def _run(session: Session, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     if len(keywords) > 1 and collects:  # their order is that of a dictionary
         order = Computed((Keywords(),), "[*{}]")
         session.guards.add(Equals(order, session.entry.function, [*kwargs]))
-    return session.call(root, tuple(given), keywords)
+    if code is not None and is_inlined(plain):
+        return partial(session.vm.execute, inlined(session, plain, tuple(given), keywords))
+    return partial(session.call, root, tuple(given), keywords)
 
 
 @lru_cache(maxsize=4096)
@@ -263,17 +232,18 @@ def search(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Record, ...]:
     """All places where this call would be split that capture can get to. Changes nothing."""
-    found, shared = Search(), frozenset[Any]()
-    while found.begin(session := Session(name_of(fn))):
+    found, assumed = Search(), NOTHING
+    while found.begin(session := Session(name_of(fn), assumed=assumed)):
         ended: Break | None = None
         try:
-            with tracing(session, frozenset(), shared):
-                _run(session, fn, args, kwargs)
-        except (Retried, Again) as again:
-            found.more = not again.shared <= shared
-            shared |= again.shared
-        except Break as refusal:
-            ended = refusal
+            with tracing(session):
+                _begun(session, fn, args, kwargs)()
+        except (Break, Again) as refusal:
+            if refusal.lesson is not None:
+                found.more = not assumed.includes(refusal.lesson)
+                assumed |= refusal.lesson
+            elif isinstance(refusal, Break):
+                ended = refusal
         except (Exception, GeneratorExit):  # noqa: BLE001, S110 - a branch that this call does not take may raise; the
             pass  # refusal that led here is raised in any case, with what is known so far
         found.end(ended)

@@ -19,6 +19,7 @@ from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
 from eager.device import default as default_place
 from jitcap.autodiff.joint import behind, leaves_of
+from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
 from jitcap.base.modes import Modes
 from jitcap.base.origin import Attribute, Fixed, Told
@@ -233,9 +234,10 @@ def _check_memory(session: Session, written: list[TensorShadow]) -> None:
         if len(group) > 1 and any(id(s) in chosen for s in group):
             shown = " and ".join(s.origin.show() for s in group[:2])
             what = f"{shown} share memory, and it is written"
+            refusal = Break("aliasing", what)
             if any(isinstance(s.origin, AsTensor) for s in group):  # each attempt makes another
-                raise Break("aliasing", what)
-            raise Break.aliased(what, frozenset(s.storage() for s in group))
+                raise refusal
+            raise refusal.unless(Assumed(memories=frozenset(s.storage() for s in group)))
 
 
 def counters(session: Session) -> frozenset[str]:

@@ -293,7 +293,13 @@ class Interpreter:
             raise Break("async", f"{frame.code.co_qualname} is asynchronous")
         if flags & CO_GENERATOR:
             return Generator(self, frame)
-        return self.run(frame).value
+        self.frames.append(frame)
+        try:
+            done = self._steps(frame, None)
+        finally:
+            self.frames.pop()
+        assert done is not None  # there is no limit
+        return done.value
 
 
 def unsupported(vm: Interpreter, frame: Frame, ins: Instruction) -> Done | None:

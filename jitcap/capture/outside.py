@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from eager.core.tensor import Tensor
+from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
 from jitcap.base.origin import ANY, APART, Origin, siblings
 from jitcap.capture.bytecode import decode
@@ -133,7 +134,11 @@ class Outside:
     first time and makes its guard; `line` is the user's."""
 
     def __init__(
-        self, guards: Guards, line: Callable[[], str], read: Callable[[Any, Origin], Any]
+        self,
+        guards: Guards,
+        line: Callable[[], str],
+        read: Callable[[Any, Origin], Any],
+        assumed: Assumed,
     ) -> None:
         self.guards = guards
         self.line = line
@@ -145,8 +150,7 @@ class Outside:
         self.fixed: dict[int, Any] = {}  # objects that are guarded by identity
         self.constants: dict[int, tuple[Any, list[Origin]]] = {}  # guarded to be equal
         self.numbers: dict[Any, Origin] = {}  # graph input of a run-time number -> where it is read
-        self.shared: frozenset[Any] = frozenset()  # see `with_aliases`
-        self.dynamic: frozenset[str] = frozenset()  # shown origins of numbers that have varied
+        self.assumed = assumed
 
     def _apart(self, real: Any, origin: Origin) -> bool:
         """True if a tensor or array that is found at two places is loaded as two, since other calls
@@ -160,9 +164,8 @@ class Outside:
     def varies(self, origin: Origin, what: str = "") -> bool:
         """True if a number, or one of its siblings, is known to vary from call to call."""
         name = what + origin.show()
-        if name in self.dynamic:
-            return True
-        return ANY in self.dynamic and not self.dynamic.isdisjoint(siblings(name))
+        varying = self.assumed.varying
+        return name in varying or (ANY in varying and not varying.isdisjoint(siblings(name)))
 
     def forget(self) -> None:
         """Let go of the program's objects: a capture is full of cycles, and a batch is large."""

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from eager.core.sym import SymNumber
 from eager.core.traced import UnknownValue
+from jitcap.base.assumed import NOTHING, Assumed
 from jitcap.base.breaks import Break, Place, note_callee
 from jitcap.base.call_policy import (
     MAPPING,
@@ -102,14 +103,16 @@ def _stand_ins() -> re.Pattern[str]:
 class Session(base.Session):
     """See `interpret.World` for what the interpreter asks, `kinds.base.Session` for the kinds."""
 
-    def __init__(self, name: str, unsafe: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, name: str, unsafe: frozenset[str] = frozenset(), assumed: Assumed = NOTHING
+    ) -> None:
         super().__init__()
         self.unsafe = unsafe
         self.modes = Modes.now()
         self.entry = Place()  # where the function that is captured begins
         self.tracer = CaptureTracer(self, name)
         self.guards = Guards()
-        self.outside = Outside(self.guards, self.line, self._read)
+        self.outside = Outside(self.guards, self.line, self._read, assumed)
         self.sizes = CaptureSizes(self)
         self.vm = Interpreter(self, OPCODES)
         self.vm.passthrough = (Break, DataDependent, UnknownValue)
@@ -251,12 +254,7 @@ class Session(base.Session):
 
     def interpret(self, fn: FunctionType, args: Args, kwargs: Kwargs) -> Any:
         """Inline a Python function."""
-        if len(self.vm.frames) > DEEPEST:
-            raise _too_deep(self, fn)
-        if id(fn) not in self.reached:
-            self.reached[id(fn)] = fn
-            _guard_code(self, fn)
-        return self.vm.execute(frame_for(self, fn, args, kwargs))
+        return self.vm.execute(inlined(self, fn, args, kwargs))
 
     def native(
         self, fn: Callable[..., Any], args: Args, kwargs: Kwargs, *, stores: bool = False
@@ -399,6 +397,16 @@ class Session(base.Session):
         if type(value) is tuple and any(isinstance(v, SymNumber | tuple) for v in value):
             return tuple(map(self.known, value))
         return value
+
+
+def inlined(s: Session, fn: FunctionType, args: Args, kwargs: Kwargs) -> Frame:
+    """The frame of a Python function that is inlined. Raises Break too deep in others."""
+    if len(s.vm.frames) > DEEPEST:
+        raise _too_deep(s, fn)
+    if id(fn) not in s.reached:
+        s.reached[id(fn)] = fn
+        _guard_code(s, fn)
+    return frame_for(s, fn, args, kwargs)
 
 
 def _too_deep(s: Session, fn: FunctionType) -> Break:

@@ -144,7 +144,7 @@ class CaptureSizes(Sizes):
     def of_shape(self, real: Any, origin: Origin) -> tuple[int, ...] | None:
         """The shape of a tensor from outside with a symbol for each size that has varied, or is
         marked; None where none is."""
-        dynamic = self.session.outside.dynamic
+        dynamic = self.session.outside.assumed.varying
         array = real._array
         if not any(map(is_size, dynamic)):
             return None
@@ -166,7 +166,7 @@ class CaptureSizes(Sizes):
     ) -> tuple[Any, ...]:
         """The strides (in elements) of a tensor from outside with a symbol for each that has varied
         and follows from no other."""
-        varied = _varying(self.session.outside.dynamic, origin.show(), "strides")
+        varied = _varying(self.session.outside.assumed.varying, origin.show(), "strides")
         if not varied:
             return strides
         return tuple(
@@ -199,7 +199,7 @@ class CaptureSizes(Sizes):
             return None
         if type(leaf) is not numbers.Outside:
             return self._of_graph(number)
-        if leaf.size is None and (leaf.varies or INTS in self.session.outside.dynamic):
+        if leaf.size is None and (leaf.varies or INTS in self.session.outside.assumed.varying):
             self.make(number)
         return leaf.size
 
@@ -240,7 +240,7 @@ class CaptureSizes(Sizes):
     def takes_data(self) -> bool:
         """True if a size that data decide can be a symbol here: not inside the graphs of nodes."""
         s = self.session
-        return DATA in s.outside.dynamic and s.tracer.inside is None and not self.complete
+        return DATA in s.outside.assumed.varying and s.tracer.inside is None and not self.complete
 
     @property
     def moves(self) -> bool:
@@ -252,7 +252,7 @@ class CaptureSizes(Sizes):
     ) -> SymInt | None:
         """The size that a call finds, or that is `count`: the same for the same call. None if it is
         no symbol here."""
-        if DATA not in self.session.outside.dynamic:
+        if DATA not in self.session.outside.assumed.varying:
             return None
         key, tracer = self._calls.number_of(Node(op, operands, attrs, ())), self.session.tracer
         if key not in self._found:

@@ -11,9 +11,11 @@ from types import CellType, FunctionType
 from typing import Any
 
 from eager.base.dataclass import dataclass
+from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break, Place
 from jitcap.base.origin import Origin
-from jitcap.capture.capture import finish, tracing, with_aliases
+from jitcap.capture.attempts import Attempts
+from jitcap.capture.capture import finish, tracing
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
 from jitcap.capture.result import Captured
 from jitcap.capture.session import Session
@@ -66,13 +68,20 @@ def capture_segment(
     if frame.code.co_flags & (CO_GENERATOR | CO_ASYNC):
         raise Break("generator", f"{frame.code.co_qualname} is a generator")
 
-    def attempt(shared: frozenset[Any]) -> tuple[Captured, int]:
-        if limit is not None:  # instructions are counted, and a branch has two ways
-            shared |= {(frame.code, None)}
-        with tracing(Session(frame.code.co_qualname, unsafe), dynamic, shared) as session:
-            return _attempt(session, frame, limit)
+    # Where instructions are counted no branch has two ways.
+    sites = _all_branches(frame) if limit is not None else frozenset()
+    attempts = Attempts[tuple[Captured, int]](Assumed(dynamic, sites=sites))
+    for assumed in attempts:
+        with (
+            attempts.one(),
+            tracing(Session(frame.code.co_qualname, unsafe, assumed)) as session,
+        ):
+            attempts.made(_attempt(session, frame, limit))
+    return attempts.result
 
-    return with_aliases(attempt)
+
+def _all_branches(frame: Frame) -> frozenset[tuple[Any, ...]]:
+    return frozenset({(frame.code, None)})
 
 
 def _attempt(session: Session, frame: Frame, limit: int | None) -> tuple[Captured, int]:
@@ -83,7 +92,8 @@ def _attempt(session: Session, frame: Frame, limit: int | None) -> tuple[Capture
         error.__jitcap_done__ = twin.count  # type: ignore[attr-defined]
         if frame.code in session.ties.branched and isinstance(error, Exception):
             what = "this part ends behind a branch that is in the graph"
-            raise Break.aliased(what, frozenset({(frame.code, None)})) from error
+            lesson = Assumed(sites=_all_branches(frame))
+            raise Break("aliasing", what).unless(lesson) from error
         raise
     value = _value(twin, done)
     if done is not None:

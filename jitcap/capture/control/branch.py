@@ -26,7 +26,7 @@ from eager.core.tape import mode, sequence_now
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced, UnknownValue
 from eager.sizes.aval import scalar_aval
-from jitcap.base.breaks import Break, Retried
+from jitcap.base.breaks import Break
 from jitcap.base.modes import Modes
 from jitcap.capture.control.changes import (
     Before,
@@ -165,8 +165,7 @@ def branch(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
     """Interpret both ways (the first if the value is false) from `frame`, which is moved to where
     they meet; or what both return. Raises Break where one cannot be captured or they do not fit."""
     index, code = frame.pc - 1, frame.code
-    shared = session.outside.shared
-    if not shared.isdisjoint(((code, index), (code, None))):
+    if not session.outside.assumed.sites.isdisjoint(((code, index), (code, None))):
         raise _refusal()
     if code.co_flags & (CO_GENERATOR | CO_ASYNC):
         raise _refusal()
@@ -278,11 +277,11 @@ class _Branch:
         for k, start in enumerate(self.starts):
             try:
                 self.ways.append(self._interpret(start))
-            except Retried:
-                raise
             except Unsayable as why:
                 raise (Spoiled(*why.args) if self.before.spoiled else why) from None
             except _REFUSALS as why:
+                if isinstance(why, Break) and why.lesson is not None:
+                    raise
                 what = why.what if isinstance(why, Break) else str(why)
                 inmost = what.rpartition(_ONE_WAY)[2].removeprefix(f"{_BOOL}: ")
                 kind = Spoiled if self.before.spoiled else Unsayable

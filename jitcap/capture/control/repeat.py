@@ -32,6 +32,7 @@ from eager.core.tape import full
 from eager.core.tensor import Tensor, wrap
 from eager.core.traced import Traced, UnknownValue, fresh
 from eager.sizes.aval import Aval
+from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
 from jitcap.base.modes import Modes
 from jitcap.capture import numbers
@@ -120,7 +121,8 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
         first = s.ties.failed(going or frame, index, (code, loop.head), reason)
         if _differs(state):
             what = f"a loop that is not one graph: {reason}"
-            raise Break.aliased(what, frozenset({(code, index)})) from None
+            refusal = Break("aliasing", what)
+            raise refusal.unless(Assumed(sites=frozenset({(code, index)}))) from None
         return endless and first
 
 

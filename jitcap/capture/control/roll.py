@@ -89,7 +89,7 @@ def roll(s: Any, frame: Frame, end: int) -> Any:
     if not sized and (type(iterator) not in KINDS or operator.length_hint(iterator, LEAST) < LEAST):
         return False
     site = _site(frame)
-    if site in s.outside.shared or s.vm.step_over is not None:
+    if site in s.outside.assumed.sites or s.vm.step_over is not None:
         return _as_it_stands(iterator)
     through = steps(iterator, s.outside.shadow)
     if through is None or (not sized and (through.length or 0) < LEAST):

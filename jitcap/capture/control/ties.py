@@ -17,7 +17,8 @@ from eager.core.tensor import UNREAD, Tensor, wrap
 from eager.core.traced import Traced, fresh
 from eager.ops.pointwise import where
 from eager.sizes.aval import Aval
-from jitcap.base.breaks import Break, Retried
+from jitcap.base.assumed import Assumed
+from jitcap.base.breaks import Break
 from jitcap.capture.control.behind import NotRolled
 from jitcap.capture.control.state import mark_of, parts_of
 from jitcap.capture.kinds.base import MISSING
@@ -374,6 +375,6 @@ def has_memory(session: Any, x: Any, array: Any) -> bool:
     return isinstance(x, Tensor) and memory_of(session, x) is array.storage
 
 
-def _again(key: Any) -> Retried:
+def _again(key: Any) -> Break:
     what = "after one way of this branch two names stand for one object"
-    return Break.aliased(what, frozenset({key}))
+    return Break("aliasing", what).unless(Assumed(sites=frozenset({key})))

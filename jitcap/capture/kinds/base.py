@@ -20,6 +20,7 @@ from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
+from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import Known, answers_for_itself, is_library_space, per_class
 from jitcap.base.origin import Computed, MembersOf, Origin
@@ -32,7 +33,6 @@ Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 Handler = Callable[..., Any]
 P = ParamSpec("P")
-ADDRESSES: Final = "sets in the order of addresses"  # what is tried again without them
 _ORDER: Final = "the order of a set of objects, which their addresses decide"
 HANDLERS: Final[dict[Any, Handler]] = {}  # builtins whose meaning differs on captured values
 
@@ -262,14 +262,14 @@ class Session:
         their addresses decide."""
         values = [*values]
         self.hashing(values)
-        if ADDRESSES in self.outside.shared and any(self.is_elsewhere(x) for x in values):
+        if self.outside.assumed.addresses and any(self.is_elsewhere(x) for x in values):
             raise Break("opaque object", _ORDER)
 
     def order_seen(self, members: Any) -> None:
         """The order of a set is seen. Raises Break where it is that of what stands for the members:
         capture tries again, and leaves to Python what makes such sets."""
         if len(members) > 1 and any(map(self.is_elsewhere, members)):
-            raise Break.tried_again("opaque object", _ORDER, frozenset({ADDRESSES}))
+            raise Break("opaque object", _ORDER).unless(Assumed(addresses=True))
 
     def is_elsewhere(self, value: Any) -> bool:
         """True if native code tells an object apart by its address, and what stands for it has

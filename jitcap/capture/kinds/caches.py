@@ -20,6 +20,7 @@ from typing import Any, Final, NoReturn
 from eager.base.dataclass import dataclass
 from eager.core.sym import SymNumber
 from eager.device import Size
+from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import is_programs
 from jitcap.base.origin import Bind, Computed, Fixed, Origin, Variable
@@ -30,7 +31,6 @@ from jitcap.capture.kinds.base import Args, Kwargs, Session, hashes_identity, of
 from jitcap.capture.kinds.constants import FixedKind
 
 _ATOMS: Final = (int, str, float, complex, bool, bytes, type(None))
-_IMPURE: Final = "caches of packages that are more than a memory"  # what is tried again without
 
 
 def kept(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -90,7 +90,7 @@ class CacheKind(FixedKind):
                 if isinstance(each, list | dict | set | bytearray):
                     raise TypeError(f"unhashable type: {type(each).__name__!r}")
             return s.call(fn.__wrapped__, args, kwargs)
-        looks = (_IMPURE, id(fn)) not in s.outside.shared
+        looks = id(fn) not in s.outside.assumed.caches
         if origin is not None and looks and not is_programs(fn.__wrapped__):
             return _looked_through(s, fn, args, kwargs)
         if origin is None:  # made inside: its function comes back to the interpreter
@@ -126,7 +126,7 @@ def _looked_through(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
             raise Break("cache", f"{fn.__qualname__}() draws or changes something, and has a cache")
     except s.vm.passthrough as refusal:
         what = f"{fn.__qualname__}() has a cache: {refusal}"
-        raise Break.tried_again("cache", what, frozenset({(_IMPURE, id(fn))})) from refusal
+        raise _asked(fn, what) from refusal
     for part in reach([answer], parts_of, id):
         mark = mark_of(part)
         if mark is not None and s.outside.shadow(part) is None:
@@ -139,7 +139,12 @@ def _looked_through(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
 def refuse_lasting(s: Session, fn: Any) -> NoReturn:
     """The program changes or keeps what the cache would give to later calls, too."""
     what = f"what {fn.__qualname__}() keeps in its cache is changed, or leaves"
-    raise Break.tried_again("cache", what, frozenset({(_IMPURE, id(fn))}))
+    raise _asked(fn, what)
+
+
+def _asked(fn: Any, what: str) -> Break:
+    """Refusal, unless the cache is asked for its answer instead."""
+    return Break("cache", what).unless(Assumed(caches=frozenset({id(fn)})))
 
 
 def require_unchanged(s: Session) -> None:

@@ -187,7 +187,7 @@ def rows_of_data(s: Session, value: Tensor) -> SizedIterator | None:
     loops = frame.bytecode.instructions[frame.pc].op == "FOR_ITER"
     if not (loops and of_data(length)) or s.vm.step_over is not None:
         return None
-    if (frame.code, "for", frame.pc) in s.outside.shared:
+    if (frame.code, "for", frame.pc) in s.outside.assumed.sites:
         return None
     return SizedIterator(SizedRange(s, (out(length),), 0, 1, length), rows=value)
 

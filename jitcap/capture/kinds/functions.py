@@ -156,7 +156,7 @@ class FunctionKind(NativeKind):
         generic = HANDLERS.get(fn.__code__)
         if generic is not None:
             return generic(s, fn, *args, **kwargs)
-        module = fn.__globals__.get("__name__", "").partition(".")[0]
+        module = _top_module(fn)
         if module in HOST_MODULES:
             return s.host(fn, args, kwargs)
         if module == "numpy":
@@ -164,6 +164,17 @@ class FunctionKind(NativeKind):
                 raise Break("unknown call", f"np.{fn.__name__}() is called")
             return s.by_numpy(fn, args, kwargs)
         return s.interpret(fn, args, kwargs)
+
+
+def is_inlined(fn: FunctionType) -> bool:
+    """True if nothing answers a call of the function but its own bytecode."""
+    handled = hasattr(fn, NO_CAPTURE) or fn in HANDLERS or fn.__code__ in HANDLERS
+    return is_interpreted(fn) and not handled and _top_module(fn) not in HOST_MODULES
+
+
+def _top_module(fn: FunctionType) -> str:
+    name: str = fn.__globals__.get("__name__", "")
+    return name.partition(".")[0]
 
 
 def _fields(s: Session, fn: FunctionType) -> dict[str, Any]:

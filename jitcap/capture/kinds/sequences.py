@@ -97,7 +97,7 @@ class TupleKind(SequenceKind):
     def load(self, s: Session, real: tuple[Any, ...], origin: Origin) -> Any:
         cls = type(real)
         plain = cls is tuple and all(type(x) in (int, str) for x in real)
-        if plain and origin.show() not in s.outside.dynamic:
+        if plain and origin.show() not in s.outside.assumed.varying:
             return s.outside.constant(real, origin)
         s.guard(TypeIs, origin, cls)
         own = cls not in (tuple, Size)  # it may count and pick in ways of its own
@@ -229,7 +229,7 @@ class ListShadow(Shadow):
 
     def size(self, s: Session) -> Any:
         """`len()`: a run-time number once it is known to vary."""
-        if self.whole or self.length_name not in s.outside.dynamic:
+        if self.whole or self.length_name not in s.outside.assumed.varying:
             self.measure(s)
             return self.count()
         if self.length is None:
@@ -241,7 +241,7 @@ class ListShadow(Shadow):
         return self.length + added if added else self.length
 
     def complete(self, s: Session) -> None:
-        name, known = self.origin.show(), s.outside.dynamic
+        name, known = self.origin.show(), s.outside.assumed.varying
         grown = self.count() != len(self.base) and self.length_name in known
         if not self.whole and (grown or growing(name) in known):
             raise Break("growing list", f"all of {name} is looked at")

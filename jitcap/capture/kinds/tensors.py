@@ -205,8 +205,8 @@ class TensorKind(NativeKind):
             s.unwatched.add(id(type(real)))
         if id(real) in s.outside.by_real:  # found at another place: here it stands for another
             real = wrap(real._array, real._storage)
-        where = real._view
-        shared = id(real._storage) in s.outside.shared and where is not None and where.holds(real)
+        where, memories = real._view, s.outside.assumed.memories
+        shared = id(real._storage) in memories and where is not None and where.holds(real)
         if shared and not real.requires_grad:
             return load_view(s, real, origin)
         aval, strides = _layout(s, real, origin)
