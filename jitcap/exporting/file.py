@@ -18,7 +18,6 @@ import numpy as np
 
 from eager.base import dtype as dt
 from eager.core import attributes
-from eager.core.op import REGISTRY
 from eager.core.tensor import wrap
 from eager.device import transfer
 from eager.device.array import DeviceArray
@@ -26,8 +25,8 @@ from eager.sizes.aval import Aval
 from eager.sizes.polynomial import Scope
 from eager.sizes.symint import SymInt
 from jitcap.exporting.program import ARGUMENT, HELD, LEAF, NUMBER, Program, leaves_of
-from jitcap.graph.graph import GRAPH_OPS, INPUT, NOWHERE, Graph, Node, Where
-from jitcap.graph.subgraphs import subgraphs
+from jitcap.graph.codec import graph_data, graph_of
+from jitcap.graph.graph import Graph
 from jitcap.graph.symbols import Sizes
 from jitcap.graph.verify import verify
 
@@ -96,7 +95,7 @@ def _program(program: Program) -> dict[str, Any]:
     return {
         "symbols": [[s.name, s.hint, *map(attributes.encode, (s.lo, s.hi))] for s in symbols],
         "answers": [[r, attributes.encode(SymInt(t)), yes] for (r, t), yes in answers],
-        "graph": _graph(program.graph),
+        "graph": graph_data(program.graph, _value),
         "writes": [*map(list, program.writes)],
         "takes": [[kind, _data(place)] for kind, place in program.takes],
         "given": _form(program.given),
@@ -121,23 +120,11 @@ def _data(place: Any) -> Any:
     return ["l", *map(_data, place)] if isinstance(place, list) else attributes.encode(place)
 
 
-def _graph(graph: Graph) -> dict[str, Any]:
-    number = {n: i for i, n in enumerate(graph.everything())}
-    return {
-        "name": graph.name,
-        "nodes": [_node(n, number) for n in graph.everything()],
-        "inputs": len(graph.inputs),
-        "outputs": [number[o] for o in graph.outputs],
-    }
-
-
-def _node(n: Node, number: dict[Node, int]) -> list[Any]:
-    args = [["%", number[a]] if isinstance(a, Node) else attributes.encode(a) for a in n.args]
-    attrs = {k: attributes.encode(v) for k, v in n.attrs.items() if k != "graphs"}
-    if subgraphs(n):
-        attrs["graphs"] = [_graph(g) for g in subgraphs(n)]
-    where = [n.where.file, n.where.line, n.where.function]
-    return [n.op.name, args, attrs, [*map(_aval, n.avals)], where]
+def _value(value: Any) -> Any:
+    """An attribute of an op, graphs among them."""
+    if isinstance(value, tuple) and any(isinstance(x, Graph) for x in value):
+        return [graph_data(graph, _value) for graph in value]
+    return attributes.encode(value)
 
 
 def _aval(aval: Aval) -> list[Any]:
@@ -164,7 +151,7 @@ class _Reader:
 
     def program(self, data: dict[str, Any]) -> Program:
         return Program(
-            self.graph(data["graph"]),
+            graph_of(data["graph"], self.value),
             tuple((int(i), int(o)) for i, o in data["writes"]),
             tuple((str(kind), self.data(place)) for kind, place in data["takes"]),
             self.form(data["given"]),
@@ -180,6 +167,8 @@ class _Reader:
         return array if aval.device == "cpu" else wrap(array).to(aval.device)._array
 
     def value(self, data: Any) -> Any:
+        if isinstance(data, list) and isinstance(data[0], dict):
+            return tuple(graph_of(graph, self.value) for graph in data)
         return attributes.decode(data, self.symbols)
 
     def data(self, data: Any) -> Any:
@@ -201,22 +190,3 @@ class _Reader:
     def aval(self, row: Any) -> Aval:
         shape, kind, device, weak = row
         return Aval(tuple(map(self.value, shape)), dt.by_name(kind), str(device), bool(weak))
-
-    def graph(self, data: Any) -> Graph:
-        nodes: list[Node] = []
-        for name, args, attrs, avals, where in data["nodes"]:
-            op = GRAPH_OPS.get(name) or REGISTRY.get(name)
-            if op is None:
-                raise ValueError(f"there is no op named {name!r}")
-            given = [
-                nodes[a[1]] if isinstance(a, list) and a[0] == "%" else self.value(a) for a in args
-            ]
-            inner = tuple(map(self.graph, attrs.pop("graphs", ())))
-            decoded = {k: self.value(v) for k, v in attrs.items()}
-            outs = tuple(map(self.aval, avals))
-            if inner:
-                decoded["graphs"] = inner
-            place = NOWHERE if op is INPUT else Where(*where)
-            nodes.append(Node(op, tuple(given), decoded, outs, place))
-        first, outputs = data["inputs"], tuple(nodes[i] for i in data["outputs"])
-        return Graph(tuple(nodes[:first]), tuple(nodes[first:]), outputs, data["name"])

@@ -42,7 +42,8 @@ from jitcap.base.call_policy import is_library_module
 from jitcap.base.origin import Origin
 from jitcap.compile.graph_cache import DTYPES
 from jitcap.graph import graph as ir
-from jitcap.graph.graph import Graph, GraphOp, Node
+from jitcap.graph.codec import graph_data, graph_of
+from jitcap.graph.graph import Graph, GraphOp
 from jitcap.graph.symbols import Sizes
 from jitcap.guards.class_guard import ABSENT, Classes
 from jitcap.guards.guard import Guard
@@ -201,18 +202,10 @@ def _write_seen(writer: Writer, value: Seen) -> tuple[Any, ...]:
 
 
 def _write_graph(writer: Writer, graph: Graph) -> tuple[Any, ...]:
-    """A graph as rows, with arguments by number: nested, a deep one would not fit the stack."""
-    nodes = [*graph.everything()]  # all of them: checks have no readers, and a tape has positions
-    number = {n: i for i, n in enumerate(nodes)}
-    rows = [
-        [
-            writer.write(n.op),
-            [["node", number[a]] if isinstance(a, Node) else writer.write(a) for a in n.args],
-            writer.write(dict(n.attrs)), [writer.write(a) for a in n.avals], [*n.where],
-        ]
-        for n in nodes
-    ]  # fmt: skip
-    return ("graph", graph.name, len(graph.inputs), rows, [number[o] for o in graph.outputs])
+    try:
+        return "graph", graph_data(graph, writer.write)
+    except ValueError as error:
+        raise Unkept(str(error)) from error
 
 
 def _write_sizes(writer: Writer, scope: Sizes) -> tuple[Any, ...]:
@@ -466,30 +459,6 @@ def _read_device(reader: Reader, kind: str, index: int | None) -> device:
     return device(_only(str, kind), None if index is None else _index(index))
 
 
-def _read_graph(
-    reader: Reader, name: str, inputs: int, rows: list[Any], outputs: list[Any]
-) -> Graph:
-    nodes: list[Node] = []
-    for op, args, attrs, avals, where in rows:
-        record = reader._read(op)
-        given = tuple(
-            nodes[_index(a[1])] if type(a) is list and a[0] == "node" else reader._read(a)
-            for a in args
-        )
-        fields = _only(dict, reader._read(attrs))
-        types = tuple(reader._read(a) for a in avals)
-        place = ir.Where(*where)
-        fit = isinstance(record, Op) and all(type(a) is Aval for a in types)
-        if not fit or not all(map(_fits, place, (str, int, str))):
-            raise Unreadable("no node")
-        nodes.append(Node(record, given, fields, types, place))
-    count = _index(inputs)
-    if any((n.op is ir.INPUT) != (i < count) for i, n in enumerate(nodes)):
-        raise Unreadable("no graph")
-    ends = tuple(nodes[_index(i)] for i in outputs)
-    return Graph(tuple(nodes[:count]), tuple(nodes[count:]), ends, _only(str, name))
-
-
 def _read_sizes(reader: Reader, symbols: list[Any], known: list[Any]) -> Sizes:
     scope = Sizes()
     for name, hint, lo, hi in symbols:
@@ -543,7 +512,7 @@ _READ: Final[dict[str, Callable[..., Any]]] = {
     "member": _read_member,
     "op": lambda r, name: REGISTRY[name],
     "graph op": lambda r, name: ir.GRAPH_OPS[name],
-    "graph": _read_graph,
+    "graph": lambda r, data: graph_of(data, r._read),
     "program": _read_program,
     "library": _read_library,
 }
