@@ -49,7 +49,6 @@ template <class T> constexpr i64 DEPTH = 1536 / sizeof(T);  // of a slab
 constexpr i64 SHARED = 2048, BLOCK = 256;  // lanes: of its shared side; of a block
 constexpr i64 APART = 128 << 10;  // bytes up to which each member packs the shared side for itself
 constexpr i64 CACHED = 64 << 10;  // bytes of an operand that stays near, packed or not
-constexpr i64 FEW = 16 * 16 * 16;  // multiplications that are not worth packing
 constexpr i64 LINES = 2048;       // bytes: rows so far apart, or a multiple, fall on the same cache sets
 
 JC_INLINE i64 smaller(i64 a, i64 b) { return a < b ? a : b; }
@@ -485,7 +484,7 @@ template <class S> JC_INLINE bool brick_product(i64 m, i64 n, i64 k, JcView<S> a
       else few_product<S, N>(m, n, k, a, b.at, b.row, c, ldc);
       return true;
     }
-    if (m * n * k <= 8 * FEW && b.row == 1 && m >= 4 && n >= 8 && k >= 8 && k <= 512 && (k >= 16 || few)) {
+    if (is_turned(m, n, k, b.row)) {
       if (after) return false;
       turned_product<S>(m, n, k, a, b.at, b.col, c, ldc);
       return true;

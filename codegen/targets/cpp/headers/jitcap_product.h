@@ -35,8 +35,14 @@ JC_INLINE Lines lines_of(i64 rows, i64 cols, i64 row, i64 col) {
   i64 ld = rows > 1 ? row : cols;
   return {(col == 1 || cols == 1) && ld >= cols && ld > 0 ? rows : 0, ld};
 }
+constexpr i64 FEW = 16 * 16 * 16;  // multiplications that are not worth packing
 // What OpenBLAS multiplies without packing, in two chunks of up to 100^3.
-JC_INLINE bool is_small(i64 m, i64 n, i64 k) { return (f64)m * n * k <= 2e6 && m * n * k > 16 * 16 * 16; }
+JC_INLINE bool is_small(i64 m, i64 n, i64 k) { return (f64)m * n * k <= 2e6 && m * n * k > FEW; }
+// Tiny products whose right operand lies along k: the brick turns it a vector of columns at a time.
+JC_INLINE bool is_turned(i64 m, i64 n, i64 k, i64 row) {
+  i64 all = m * n * k;
+  return row == 1 && all <= 8 * FEW && m >= 4 && n >= 8 && k >= (all <= FEW ? 8 : 16) && k <= 512;
+}
 // In chunks, which depend on the shape alone: by their size it chooses a kernel.
 template <class T> JC_NOINLINE bool blas_product(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, T *c, i64 ldc, bool add = false) {
   auto gemm = blas_of(T());
@@ -68,14 +74,16 @@ template <class S, class T> JC_NOINLINE void plain_product(i64 m, i64 n, i64 k, 
 }
 // Where OpenBLAS is ahead: where vectors are short and it has kernels written by hand; and, with long
 // ones, at small products.
-template <class T> JC_INLINE bool blas_first(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b) {
-  return JC_BYTES < 32 || (JC_AVX512 && is_small(m, n, k) && (a.col != 1 || b.row != 1 || n < 32));
+template <class T> JC_INLINE bool blas_first(i64 m, i64 n, i64 k, JcView<T> a, JcView<T> b, bool add = false) {
+  if (JC_BYTES < 32) return true;
+  if (!JC_AVX512 || !is_small(m, n, k) || (!add && k < 32 && is_turned(m, n, k, b.row))) return false;
+  return a.col != 1 || b.row != 1 || n < 32;
 }
 template <class S, class T> JC_NOINLINE void product(i64 m, i64 n, i64 k, JcView<S> a, JcView<S> b, T *c, i64 ldc, bool add = false) {
   (void)Uses<S>::product;
   auto brick = Products<S>::brick();
   if constexpr (same<S, T>) {
-    if (k && blas_first(m, n, k, a, b) && blas_product(m, n, k, a, b, c, ldc, add)) return;
+    if (k && blas_first(m, n, k, a, b, add) && blas_product(m, n, k, a, b, c, ldc, add)) return;
   }
   if (k && brick && brick(m, n, k, a, b, c, ldc, add, nullptr)) return;
   if constexpr (same<S, T>) {
