@@ -26,7 +26,7 @@ from typing import Any, Final
 import numpy as np
 
 from eager.base.dataclass import dataclass
-from eager.base.scalar import NUMPY
+from eager.base.scalar import NUMPY, VOCABULARY
 from eager.core import on_device
 from eager.core.op import REGISTRY, Attrs, Op
 from eager.device import transfer
@@ -380,20 +380,14 @@ def is_light(n: Node) -> bool:
     return is_cheap(n) and not (n.op.kind == "pointwise" and is_function(n.op))
 
 
-_FUNCTIONS: Final = frozenset({
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sin", "cos", "tan", "pow",
-    "erf", "sigmoid", "sinh", "cosh", "atan", "atan2", "asin", "acos", "lgamma", "digamma",
-})  # fmt: skip
-
-
 @functools.cache
 def is_function(op: Op) -> bool:
-    """True if the body of a pointwise op calls one of `_FUNCTIONS`."""
-    used: set[str] = set()
+    """True if the body of a pointwise op calls an intrinsic that costs as much as `exp`."""
+    costs: list[int] = []
 
     class Noting:
         def __getattr__(self, name: str) -> Any:
-            used.add(name)
+            costs.append(VOCABULARY[name].cost if name in VOCABULARY else 0)
             return getattr(NUMPY, name)
 
     body: Any = op.body  # type: ignore[attr-defined]
@@ -402,7 +396,7 @@ def is_function(op: Op) -> bool:
             body(Noting(), *(np.float32(0.5) for _ in op.operands))
         except TypeError:  # of integers: shifts, bitwise
             return False
-    return not used.isdisjoint(_FUNCTIONS)
+    return max(costs, default=0) >= VOCABULARY["exp"].cost
 
 
 _ALL: Final = REGISTRY["all"]

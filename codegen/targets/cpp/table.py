@@ -28,8 +28,7 @@ _RENAMED: Final = {"xor": "xor_", "where": "select"}
 FUNCTIONS: Final = {name: _RENAMED.get(name, name) for name in VOCABULARY}
 # Functions of floats that are long code, and can be calls instead: `name_apart`.
 APART: Final = frozenset(
-    "exp expm1 log log1p log2 tanh sinh cosh sin cos tan asin acos atan erf digamma erfinv atan2 "
-    "pow".split()
+    "exp expm1 log log1p log2 tanh sinh cosh sin cos tan asin acos atan erf atan2 pow".split()
 )
 # On masks (0, -1): arithmetic is logic, and true is less than false.
 BOOL_FUNCTIONS: Final = FUNCTIONS | {
