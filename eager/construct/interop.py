@@ -24,7 +24,7 @@ from eager.core.sym import SymNumber
 from eager.core.tape import mode
 from eager.core.tensor import WITH_AVAL, Tensor, require_writable, wrap
 from eager.core.traced import Traced
-from eager.device import default, device, lend, places, transfer
+from eager.device import default, device, dlpack_export, places, transfer
 from eager.device.array import DeviceArray
 from eager.ops.conversion import known, on_host, to
 from eager.ops.pointwise import clone
@@ -544,14 +544,14 @@ def _dlpack(self: Tensor, *, stream: Any = None, **options: Any) -> Any:
     if type(array) is not DeviceArray:
         return dlpack.capsule_of(numpy(self), stream=stream, **options)
     place = options.get("dl_device")
-    if options.get("copy") or (place is not None and tuple(place) != lend.place(array)):
+    if options.get("copy") or (place is not None and tuple(place) != dlpack_export.place(array)):
         raise BufferError("DLPack of a tensor on a GPU gives its own memory there, and no copy")
-    return lend.capsule(array, stream)
+    return dlpack_export.capsule(array, stream)
 
 
 def _dlpack_device(self: Tensor) -> tuple[int, int]:
     array = self._array
-    return lend.place(array) if type(array) is DeviceArray else (lend.CPU, 0)
+    return dlpack_export.place(array) if type(array) is DeviceArray else (dlpack_export.CPU, 0)
 
 
 def _cuda_array_interface(self: Tensor) -> dict[str, Any]:
@@ -560,7 +560,7 @@ def _cuda_array_interface(self: Tensor) -> dict[str, Any]:
         raise AttributeError(f"__cuda_array_interface__ of a tensor on {self.device}")
     if self._requires_grad:
         raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad.")
-    return lend.interface(array)
+    return dlpack_export.interface(array)
 
 
 def _array_namespace(self: Tensor, *, api_version: str | None = None) -> Any:

@@ -23,8 +23,8 @@ from eager.base.compat_warnings import user_line
 from eager.base.dataclass import dataclass
 from eager.base.locks import rlock
 from eager.device.counters import Counters
-from eager.device.model import H200, H200_PROPERTIES, Model
-from eager.device.order import Clock, Order
+from eager.device.cost_model import H200, H200_PROPERTIES, Model
+from eager.device.race_detector import Clock, Order
 from eager.device.pinned import array_over
 from eager.device.protocol import (
     Array,

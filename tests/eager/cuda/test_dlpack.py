@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import eager
-from eager.device import lend, places
+from eager.device import dlpack_export, places
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def on_gpu(values):
 
 def taken(capsule):
     """The struct behind a capsule, which is the taker's from now on."""
-    managed = lend._Managed.from_address(lend._pointer(id(capsule), b"dltensor"))
+    managed = dlpack_export._Managed.from_address(dlpack_export._pointer(id(capsule), b"dltensor"))
     rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
     rename(("PyCapsule_SetName", ctypes.pythonapi))(capsule, b"used_dltensor")
     return managed
@@ -55,7 +55,7 @@ def test_the_memory_lives_until_it_is_given_back(gpu, driver):
     gc.collect()
     assert on_gpu([3.0, 4.0])._array.address != address
     gpu.synchronize()
-    lend._CALLBACK(managed.deleter)(ctypes.addressof(managed))
+    dlpack_export._CALLBACK(managed.deleter)(ctypes.addressof(managed))
     driver.queue(1, lambda: None)  # the taker's stream still reads it
     assert on_gpu([5.0, 6.0])._array.address != address
     gpu.synchronize()
@@ -66,11 +66,11 @@ def test_the_memory_lives_until_it_is_given_back(gpu, driver):
 
 def test_a_capsule_that_nobody_takes():
     x = on_gpu([1.0])
-    before = len(lend._lent)
+    before = len(dlpack_export._lent)
     capsule = x.__dlpack__(stream=-1)
-    assert len(lend._lent) == before + 1
+    assert len(dlpack_export._lent) == before + 1
     del capsule
-    assert len(lend._lent) == before
+    assert len(dlpack_export._lent) == before
 
 
 def test_the_cuda_array_interface(gpu):
