@@ -19,7 +19,7 @@ from codegen.runtime.artifact import broken
 from codegen.targets.triton.runtime.kernel import TritonKernel, kernels_of
 from codegen.targets.triton.runtime.program import Launch, TritonProgram
 from eager.core.op import Op
-from eager.device.plan import NoKernel, Operand, Place, Plan, Result, Step
+from eager.device.plan import Argument, NoKernel, Operand, Plan, Result, Step
 from eager.ops.contract import DOT
 from eager.sizes.aval import Aval, contiguous_strides
 
@@ -98,29 +98,29 @@ class _Planner:
         self.emitted = emitted
         self.checks: list[str] = []
         inputs = emitted.inputs
-        self.places: dict[str, Place] = {
-            f"v{v.id}": Place("number" if x.aval.weak else "operand", i)
+        self.arguments: dict[str, Argument] = {
+            f"v{v.id}": Argument("number" if x.aval.weak else "operand", i)
             for i, (v, x) in enumerate(zip(inputs, operands, strict=False))
         }
         if into is not None:
-            self.places[f"v{inputs[-1].id}"] = Place("into", 0, writes=True)
+            self.arguments[f"v{inputs[-1].id}"] = Argument("into", 0, writes=True)
         for i, (access, _) in enumerate(emitted.outputs):
-            self.places[access.buffer] = Place("result", i, writes=True)
+            self.arguments[access.buffer] = Argument("result", i, writes=True)
         for name, offset in emitted.arena.items():
             nbytes = emitted.buffers[name].nbytes
-            self.places[name] = Place("arena", offset, writes=True, nbytes=nbytes)
+            self.arguments[name] = Argument("arena", offset, writes=True, nbytes=nbytes)
 
     def home(self, name: str) -> str:
         return self.emitted.buffers[name].home
 
-    def place(self, name: str) -> Place:
+    def argument(self, name: str) -> Argument:
         if name == "errors":
-            return Place("errors", len(self.checks), writes=True)
-        found = self.places.get(name)
-        return self.places[self.home(name)] if found is None else found
+            return Argument("errors", len(self.checks), writes=True)
+        found = self.arguments.get(name)
+        return self.arguments[self.home(name)] if found is None else found
 
     def step(self, launch: Launch, kernel: TritonKernel, name: str, flops: int) -> Step:
-        places = tuple(map(self.place, launch.passed))
+        passed = tuple(map(self.argument, launch.passed))
         self.checks += launch.checks
         kernel = replace(kernel, name=f"{name}:{kernel.symbol}")
-        return Step(kernel, launch.programs, places, flops)
+        return Step(kernel, launch.programs, passed, flops)

@@ -24,7 +24,7 @@ from codegen.ir.schema import (
     Tiled,
     Value,
 )
-from codegen.targets.python.expr import Whole
+from codegen.targets.python.expr import OneLine
 from codegen.targets.python.kernel import emit_kernel
 from codegen.targets.python.program import HEADER
 from eager.base.recursion import room
@@ -59,11 +59,11 @@ def show(x: Any) -> str:
 
 def expression(x: Expr) -> str:
     """One expression as Python over buffers and the vocabulary `m`."""
-    return Whole(x).value(x)
+    return OneLine(x).value(x)
 
 
 def index(i: affine.Affine) -> str:
-    return Whole().index(i)
+    return OneLine().index(i)
 
 
 def _value(v: Any) -> str:

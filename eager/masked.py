@@ -49,7 +49,7 @@ def _values_only() -> list[Sample]:
     return [s.call(_x(), 1, mask=_mask, grad=False)]
 
 
-def _kept(input: Tensor, mask: Tensor | None, neutral: Any) -> Tensor:
+def _fill(input: Tensor, mask: Tensor | None, neutral: Any) -> Tensor:
     """`input` with a neutral number where the mask does not hold."""
     if mask is None:
         return input
@@ -81,7 +81,7 @@ def _reduction(
         if dtype is None and name in ("sum", "prod") and input.dtype.category < dt.FLOAT:
             dtype = dt.int64
         x = input if dtype is None else input.to(dtype)
-        out = fn(_kept(x, mask, neutral(x)), dim, keepdim)
+        out = fn(_fill(x, mask, neutral(x)), dim, keepdim)
         return out if dtype is None else out.to(dtype)
 
     reduced.__name__ = reduced.__qualname__ = name
@@ -97,7 +97,7 @@ logsumexp = _reduction("logsumexp", composite.logsumexp, lambda x: _limit(x, Tru
 
 
 def _arg(name: str, fn: Callable[..., Tensor], low: bool) -> Callable[..., Tensor]:
-    def place(
+    def reduced(
         input: Tensor,
         dim: int | None = None,
         *,
@@ -106,12 +106,12 @@ def _arg(name: str, fn: Callable[..., Tensor], low: bool) -> Callable[..., Tenso
         mask: Tensor | None = None,
     ) -> Tensor:
         x = input if dtype is None else input.to(dtype)
-        out = fn(_kept(x, mask, _limit(x, low)), dim, keepdim)
+        out = fn(_fill(x, mask, _limit(x, low)), dim, keepdim)
         return out.to(input.dtype if dtype is None else dtype)  # so it is in PyTorch
 
-    place.__name__ = place.__qualname__ = name
-    place.__doc__ = f"`{name}` along `dim` of the elements where the mask holds."
-    return _masked(_values_only)(place)
+    reduced.__name__ = reduced.__qualname__ = name
+    reduced.__doc__ = f"`{name}` along `dim` of the elements where the mask holds."
+    return _masked(_values_only)(reduced)
 
 
 argmax = _arg("argmax", reduce.argmax, True)
@@ -120,7 +120,7 @@ argmin = _arg("argmin", reduce.argmin, False)
 
 def _count(input: Tensor, dim: Any, keepdim: bool, mask: Tensor | None) -> Tensor:
     ones = Tensor._full(1, input.aval).to(dt.int64)
-    return reduce.sum(_kept(ones, mask, 0), dim, keepdim)
+    return reduce.sum(_fill(ones, mask, 0), dim, keepdim)
 
 
 @_masked(_samples)
@@ -203,7 +203,7 @@ def median(
     """The lower median along `dim` of the elements where the mask holds; NaN of none."""
     x = input if dtype is None else input.to(dtype)
     wide = x if x.dtype.category >= dt.FLOAT else x.to(dt.float32)
-    out = order_statistics.nanmedian(_kept(wide, mask, math.nan), dim, keepdim).values
+    out = order_statistics.nanmedian(_fill(wide, mask, math.nan), dim, keepdim).values
     if wide is not x:
         if bool(out.isnan().any()):
             raise ValueError(
@@ -225,7 +225,7 @@ def norm(
 ) -> Tensor:
     """The p-norm over `dim` of the elements where the mask holds."""
     neutral = math.inf if ord == -math.inf else 0
-    return composite.norm(_kept(input, mask, neutral), ord, dim, keepdim, dtype=dtype)
+    return composite.norm(_fill(input, mask, neutral), ord, dim, keepdim, dtype=dtype)
 
 
 # ---------------------------------------------------------------------------------- along dim
@@ -236,7 +236,7 @@ def _along(
         input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None
     ) -> Tensor:
         x = input if dtype is None else input.to(dtype)
-        out = fn(_kept(x, mask, neutral(x)), dim)
+        out = fn(_fill(x, mask, neutral(x)), dim)
         return out.to(x.dtype) if x.dtype.category < dt.FLOAT else out
 
     normalised.__name__ = normalised.__qualname__ = name
@@ -264,7 +264,7 @@ def normalize(
 ) -> Tensor:
     """The elements where the mask holds over their p-norm along `dim`, the others 0."""
     length = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
-    x = _kept(input, mask, 0)
+    x = _fill(input, mask, 0)
     return (x if dtype is None else x.to(dtype)) / length.clamp(min=eps)
 
 
@@ -278,7 +278,7 @@ def logaddexp(
     other_mask: Tensor | None = None,
 ) -> Tensor:
     """log(exp(input) + exp(other)), each where its mask holds."""
-    a = _kept(input, input_mask, _limit(input, True))
-    b = _kept(other, other_mask, _limit(other, True))
+    a = _fill(input, input_mask, _limit(input, True))
+    b = _fill(other, other_mask, _limit(other, True))
     out = a.logaddexp(b)
     return out if dtype is None else out.to(dtype)

@@ -28,7 +28,7 @@ class ProfilerActivity(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Part:
+class Timing:
     """All the times that a part was run, in microseconds."""
 
     key: str
@@ -40,7 +40,7 @@ class Part:
         return self.cpu_time_total / self.count
 
 
-class Parts(list[Part]):
+class Timings(list[Timing]):
     """List of parts that `key_averages()` returns."""
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, **layout: Any) -> str:
@@ -114,13 +114,13 @@ class profile:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def key_averages(self, **grouping: Any) -> Parts:
+    def key_averages(self, **grouping: Any) -> Timings:
         """The parts by name. They are grouped by nothing else."""
         ignore("key_averages", **grouping)
         found: dict[str, list[float]] = {}
         for name, begun, ended in self.spans:
             found.setdefault(name, []).append((ended - begun) * 1e6)
-        return Parts(Part(name, len(times), sum(times)) for name, times in found.items())
+        return Timings(Timing(name, len(times), sum(times)) for name, times in found.items())
 
     def export_chrome_trace(self, path: str) -> None:
         """The parts as a file that trace viewers read."""

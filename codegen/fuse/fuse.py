@@ -85,10 +85,10 @@ class _Fuse:
                 kernel = _Build(self, item, f"k{len(items)}").kernel()
                 if kernel.reads() or kernel.writes():  # else only constants, which nobody kept
                     items.append(kernel)
-        outputs = tuple(self.whole(v) for v in self.program.outputs)
+        outputs = tuple(self.contiguous(v) for v in self.program.outputs)
         return Fused(self.program, self.buffers, tuple(items), outputs, tuple(self.refusals))
 
-    def whole(self, v: Value) -> Access:
+    def contiguous(self, v: Value) -> Access:
         return Access(self.memory(v), 0, v.aval.shape, contiguous_strides(v.aval.shape))
 
     def library(self, step: Step) -> Library:
@@ -108,7 +108,7 @@ class _Fuse:
 
 
 @dataclass(eq=False, slots=True)
-class _Placed:
+class _Scheduled:
     """A member with its axes replaced by the kernel's: `at` its index, `loop` its position in the
     row, `level` its stage."""
 
@@ -132,7 +132,7 @@ class _Build:
         self.name = name
         self.rows = source.numel if source.rows is None else source.rows
         self.r = affine.axis("r", self.rows)
-        self.placed: dict[int, _Placed] = {}
+        self.placed: dict[int, _Scheduled] = {}
         self.row_bytes = 0  # of the buffers that hold one row
         self.stages: dict[tuple[int, Size], tuple[list[Reduction], list[Store]]] = {}
 
@@ -140,7 +140,7 @@ class _Build:
         if some(self.source.numel) and some(self.rows):
             for m in self.source.members:
                 if some(m.stored.value.aval.numel):
-                    self.place(m)
+                    self.schedule(m)
             for p in self.placed.values():
                 self.emit(p)
         # What is never read again leaves a stage with nothing in it.
@@ -155,7 +155,7 @@ class _Build:
 
     # ------------------------------------------------------------------ layout
 
-    def place(self, m: Member) -> None:
+    def schedule(self, m: Member) -> None:
         """Solve the member's axes for the row and the position in the row, and find its stage."""
         nest = m.stored.nest
         by: dict[Axis, Affine] = {}
@@ -166,18 +166,18 @@ class _Build:
         sizes, length = extents(rest), extent(rest)
         by |= affine.axes_by(rest, affine.unravel(affine.axis("c", length), sizes))
         at = tuple(affine.substitute(a, by) for a in nest.axes)
-        p = _Placed(m, by, at, length, affine.ravel(rest, sizes))
+        p = _Scheduled(m, by, at, length, affine.ravel(rest, sizes))
         p.level = max((self.after(p, x) for x in m.stored.reads), default=0)
         self.placed[nest.value.id] = p
 
-    def after(self, p: _Placed, x: Read) -> int:
+    def after(self, p: _Scheduled, x: Read) -> int:
         """The earliest stage at which `p` can read `x`."""
         q = self.placed.get(x.value)
         if q is None:
             return 0
         return q.level if self.same_place(p, q, x) else q.level + 1
 
-    def same_place(self, p: _Placed, q: _Placed, x: Read) -> bool:
+    def same_place(self, p: _Scheduled, q: _Scheduled, x: Read) -> bool:
         """True if `p` reads `q` at the element that the same loop iteration computes."""
         if q.member.stored.nest.monoid or not same(q.length, p.length):
             return False
@@ -185,7 +185,7 @@ class _Build:
 
     # ------------------------------------------------------------------ contents
 
-    def emit(self, p: _Placed) -> None:
+    def emit(self, p: _Scheduled) -> None:
         stored, vid = p.member.stored, p.member.stored.value.id
         body = Rewrite(p.by, lambda value, index, x: self.read(p, value, index, x))(stored.body)
         reductions, stores = self.stage(p.level, p.length)
@@ -205,7 +205,7 @@ class _Build:
         if self.in_memory(stored):
             stores.append(self.store(p, body))
 
-    def store(self, p: _Placed, value: Expr) -> Store:
+    def store(self, p: _Scheduled, value: Expr) -> Store:
         v = p.member.stored.value
         name = self.fuse.memory(v)
         return Store(name, self.fuse.address(v.id, p.at), value)
@@ -217,7 +217,7 @@ class _Build:
         vid = stored.value.id
         return stored.forced or vid in self.fuse.shared
 
-    def read(self, p: _Placed, value: int, index: tuple[Affine, ...], x: Read) -> Expr:
+    def read(self, p: _Scheduled, value: int, index: tuple[Affine, ...], x: Read) -> Expr:
         q = self.placed.get(value)
         if q is None:
             return expr.load(f"v{value}", self.fuse.address(value, index), x.dtype)
@@ -232,7 +232,7 @@ class _Build:
             return q.value
         return self.load_row(q, index, x)
 
-    def load_row(self, q: _Placed, index: tuple[Affine, ...], x: Read) -> Expr:
+    def load_row(self, q: _Scheduled, index: tuple[Affine, ...], x: Read) -> Expr:
         """An element that an earlier stage computed for this row."""
         v = q.member.stored.value
         stored = self.in_memory(q.member.stored)
@@ -243,7 +243,7 @@ class _Build:
         by = affine.axes_by(q.member.stored.nest.axes, index)
         return expr.load(f"t{v.id}", affine.substitute(q.loop_at, by), x.dtype)
 
-    def keep(self, q: _Placed) -> None:
+    def keep(self, q: _Scheduled) -> None:
         """Store `q` at its stage: in a buffer of the row, or in memory where there is no room."""
         assert q.value is not None
         v = q.member.stored.value

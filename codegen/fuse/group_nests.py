@@ -94,10 +94,10 @@ class _Grouping:
                     self.position[out.id] = len(self.items)
                 self.items.append(item)
             else:
-                self.place(item)
+                self.assign(item)
         return Groups(self.inlined, tuple(self.items), tuple(self.refusals))
 
-    def place(self, stored: Stored) -> None:
+    def assign(self, stored: Stored) -> None:
         for candidate, related in self.candidates(stored):
             if stored.value.id in self.checks and not related:
                 continue  # a check comes early

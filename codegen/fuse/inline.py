@@ -57,7 +57,7 @@ class Inlined:
 def inline(loops: Loops) -> Inlined:
     operands = step_operands(loops)
     forced = forced_values(loops, operands)
-    kept = _Decision(loops, forced).kept()
+    kept = _Decision(loops, forced).stored()
     state = Inliner({})
     items: list[Stored | Step] = []
     for item in loops.items:
@@ -139,7 +139,7 @@ def forced_values(loops: Loops, operands: Mapping[int, View]) -> set[int]:
     return forced | {view.base.id for view in operands.values()}
 
 
-class _Kept(set[int]):
+class _Stored(set[int]):
     """Values to store; `inlined` are those that live in their readers (the rest is dead), and
     `crowded` those of them whose one reader in the end would be larger than a body may be."""
 
@@ -181,8 +181,8 @@ class _Decision:
         self.cost, self.leaves = _estimates(loops, self.readers)
         self.chained = _chained(loops, self.readers)
 
-    def kept(self) -> _Kept:
-        kept = _Kept()
+    def stored(self) -> _Stored:
+        kept = _Stored()
         kept.readers = self.readers
         sizes: dict[int, int] = {}  # of what is inlined into one value only
         for item in reversed(self.loops.items):

@@ -161,7 +161,7 @@ def _even(size: Size, limit: int, step: int) -> int:
     return min(round_up(blocks(size, pieces), step), limit) if pieces > 1 else size
 
 
-def _parts(count: int, matrices: Size) -> Size:
+def _partial_sums(count: int, matrices: Size) -> Size:
     """Number of partial sums for each matrix, in a sum over `count` blocks of rows."""
     if is_static((matrices,)) or not at_least(matrices, 1):
         return min(count, blocks(PARTS, hint(matrices)))
@@ -216,7 +216,7 @@ class Body:
         wide = group.makers[self.frame.seed].outs[0].aval.dtype.compute.itemsize
         tallest = max(2 * STEP, min(TALLEST, BLOCK // (hint(width) * wide)))
         block = self.block = _even(rows, tallest, STEP)
-        self.parts = _parts(blocks(hint(rows), block), numel(self.frame.batch))
+        self.parts = _partial_sums(blocks(hint(rows), block), numel(self.frame.batch))
         fit_32_bits((rows * block, columns * block))  # asked of the program's own symbols
 
         def local(name: str, now: int, least: int, largest: int) -> Any:

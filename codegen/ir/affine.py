@@ -92,7 +92,7 @@ Atom = Axis | FloorDiv | Mod | Opaque
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Affine:
-    """sum(coefficient * atom) + const, terms by `_place`; `lo` and `hi` bound its value."""
+    """sum(coefficient * atom) + const, terms by `_order`; `lo` and `hi` bound its value."""
 
     terms: Terms
     const: Size
@@ -215,11 +215,11 @@ def _sum(merged: Mapping[Atom, Size], const: Size) -> Affine:
     items = [(a, c) for a, c in merged.items() if c.__class__ is not int or c]
     if len(items) > 1 and any(type(a) is Mod for a, _ in items):
         return _rejoin(dict(items), const)
-    items.sort(key=_place)
+    items.sort(key=_order)
     return _intern(tuple(items), const)
 
 
-def _place(term: tuple[Atom, Size]) -> tuple[int, Order]:
+def _order(term: tuple[Atom, Size]) -> tuple[int, Order]:
     return -abs(order_of(term[1])), term[0].order
 
 
@@ -238,7 +238,7 @@ def _rejoin(merged: dict[Atom, Size], const: Size) -> Affine:
         for a, v in atom.index.terms:
             rest[a] = rest.get(a, 0) + v * c
         return _sum(rest, const + atom.index.const * c)
-    return _intern(tuple(sorted(merged.items(), key=_place)), const)
+    return _intern(tuple(sorted(merged.items(), key=_order)), const)
 
 
 ZERO: Final = _intern((), 0)

@@ -175,7 +175,7 @@ def given(x: Size, values: Mapping[str, Size]) -> Size:
 def _atom_given(atom: symint.Atom, values: Mapping[str, Size]) -> Size:
     if isinstance(atom, symint.Symbol):
         return values.get(atom.name, symint.of_atom(atom))  # type: ignore[arg-type]
-    a, b = (given(part, values) for part in atom.parts())  # type: ignore[arg-type]
+    a, b = (given(part, values) for part in atom.operands())  # type: ignore[arg-type]
     return CHOICES[atom.sign](a, b)
 
 
@@ -277,7 +277,7 @@ def spelled(x: Size, *, whole: bool = False) -> str:
 def _atom(atom: symint.Atom) -> str:
     if isinstance(atom, symint.Symbol):
         return name_of(atom.name)
-    a, b = (spelled(part) for part in atom.parts())  # type: ignore[arg-type]
+    a, b = (spelled(part) for part in atom.operands())  # type: ignore[arg-type]
     if isinstance(atom, symint.Least):
         return f"{atom.sign}({a}, {b})"
     return f"({a} {atom.sign} {b})"

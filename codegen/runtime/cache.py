@@ -88,7 +88,7 @@ class Cache:
     def get(self, key: str) -> Entry | None:
         """The entry stored under `key`, verified, or None. Never raises for a damaged entry."""
         for root in self.roots:
-            path = _place(root, key)
+            path = _path(root, key)
             try:
                 entry = _read(path, key)
             except FileNotFoundError:
@@ -120,7 +120,7 @@ class Cache:
     def delete(self, key: str) -> None:
         """Remove the entry of `key`, if there is one."""
         for root in self.roots:
-            _discard(_place(root, key), root)
+            _discard(_path(root, key), root)
 
     def clear(self) -> None:
         """Remove every entry."""
@@ -160,7 +160,7 @@ class Cache:
     def _publish(self, root: Path, key: str, work: Path) -> Entry:
         """Rename a finished entry into place. Where another process was first its entry is taken if
         it is sound, else replaced."""
-        final = _place(root, key)
+        final = _path(root, key)
         final.parent.mkdir(mode=0o700, exist_ok=True)
         for _ in range(16):
             try:
@@ -249,7 +249,7 @@ def _tmp(root: Path) -> Path:
     return root / "tmp"
 
 
-def _place(root: Path, key: str) -> Path:
+def _path(root: Path, key: str) -> Path:
     if not key.isalnum():
         raise ValueError(f"a cache key is hexadecimal, got {key!r}")
     return root / key[:2] / key

@@ -22,7 +22,7 @@ def place_parts(fused: Fused) -> Fused:
     shared = {b.alias for b in buffers.values()}
     items = []
     for item in fused.items:
-        part = _part(item, buffers)
+        part = _temporary(item, buffers)
         if part is None or part.name in shared or len(readers[part.name]) > 1:
             items.append(item)
         else:
@@ -31,7 +31,7 @@ def place_parts(fused: Fused) -> Fused:
     return replace(fused, buffers=buffers, items=tuple(items))
 
 
-def _part(item: Kernel | Library, buffers: Mapping[str, Buffer]) -> Buffer | None:
+def _temporary(item: Kernel | Library, buffers: Mapping[str, Buffer]) -> Buffer | None:
     """The temporary that the item copies, all of it, as a part of where it copies it to."""
     if not isinstance(item, Kernel) or len(item.stages) != 1 or len(item.stages[0].stores) != 1:
         return None

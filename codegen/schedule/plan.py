@@ -28,7 +28,7 @@ def plan(fused: Fused, scratch: Mapping[str, tuple[int, Size]]) -> Plan:
     blocks |= {n: (i, i, round_up(size, ALIGN)) for n, (i, size) in scratch.items()}
     if not is_static(size for _, _, size in blocks.values()):
         return Plan({}, 0, blocks)
-    offsets, size = place(blocks)
+    offsets, size = assign_offsets(blocks)
     return Plan(offsets, size)
 
 
@@ -69,7 +69,7 @@ def live_ranges(fused: Fused) -> dict[str, tuple[int, int]]:
     return lives
 
 
-def place(lives: dict[str, tuple[int, int, int]]) -> tuple[dict[str, int], int]:
+def assign_offsets(lives: dict[str, tuple[int, int, int]]) -> tuple[dict[str, int], int]:
     """(first, last, bytes) per name -> (offset per name, total bytes)."""
     offsets: dict[str, int] = {}
     placed = np.zeros((4, len(lives)), np.int64)  # offset, end, first, last; sorted by offset

@@ -152,15 +152,15 @@ def count_nonzero(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) ->
 
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The index of the first largest value, of the flat array where `axis` is None."""
-    return _place(functions.argmax, x, axis, keepdims)
+    return _arg_reduce(functions.argmax, x, axis, keepdims)
 
 
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The index of the first smallest value, of the flat array where `axis` is None."""
-    return _place(functions.argmin, x, axis, keepdims)
+    return _arg_reduce(functions.argmin, x, axis, keepdims)
 
 
-def _place(fn: Any, x: Tensor, axis: int | None, keepdims: bool) -> Tensor:
+def _arg_reduce(fn: Any, x: Tensor, axis: int | None, keepdims: bool) -> Tensor:
     if axis is not None:
         return fn(x, axes_of(x, axis)[0], keepdims)
     out = fn(x)

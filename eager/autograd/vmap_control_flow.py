@@ -116,12 +116,12 @@ def raised(leaves: Sequence[Tensor]) -> Leaves:
     return found
 
 
-class _Kept(Exception):
+class _GradientOfSteps(Exception):
     """A gradient inside of `vmap` goes through the steps of a loop."""
 
 
 def _keep() -> None:
-    raise _Kept
+    raise _GradientOfSteps
 
 
 def of_examples(run: Callable[..., Any], step: Any, start: Leaves, xs: Leaves) -> Any:
@@ -133,7 +133,7 @@ def of_examples(run: Callable[..., Any], step: Any, start: Leaves, xs: Leaves) -
     slices = [movedim(x, depth, 0) for x in plain(xs)]
     try:
         last, ys = run(plainly(step, _keep), plain(start), slices)
-    except _Kept:
+    except _GradientOfSteps:
         return None
     return raised(last), raised([movedim(y, 0, depth) for y in ys])
 

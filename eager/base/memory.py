@@ -43,7 +43,7 @@ class Block:
                 self._pages.madvise(mmap.MADV_HUGEPAGE)
 
 
-class Piece:
+class Share:
     """A part of a slab, which lives as long as one of its pieces does."""
 
     __slots__ = ("address", "slab")
@@ -77,7 +77,7 @@ class Pool:
 
     def __init__(self, limit_bytes: int | None = None) -> None:
         self.limit_bytes = _default_limit() if limit_bytes is None else limit_bytes
-        self._free: dict[int, list[Block | Piece]] = {}
+        self._free: dict[int, list[Block | Share]] = {}
         self._slabs: list[tuple[Block, int]] = []  # with the number of bytes cut off
         self._leases: dict[int, Any] = {}
 
@@ -106,7 +106,7 @@ class Pool:
             blocks.clear()
         self._slabs.clear()
 
-    def _cut(self, cls: int) -> Block | Piece:
+    def _cut(self, cls: int) -> Block | Share:
         if cls > SLAB // SLAB_SHARE:
             return Block(cls)
         try:
@@ -116,9 +116,9 @@ class Pool:
         if used + cls > SLAB:
             slab, used = Block(SLAB), 0
         self._slabs.append((slab, used + cls))
-        return Piece(slab, used)
+        return Share(slab, used)
 
-    def _fresh(self, cls: int) -> Block | Piece:
+    def _fresh(self, cls: int) -> Block | Share:
         try:
             return self._cut(cls)
         except OSError:  # address space or memory limit: drop what is kept, then try once more

@@ -67,7 +67,7 @@ def _in_blocks(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """f over a flat array piece by piece; also takes numbers and other shapes."""
 
     @functools.wraps(f)
-    def whole(x: Any) -> Any:
+    def in_blocks(x: Any) -> Any:
         array = np.asarray(x)
         flat = np.ascontiguousarray(array).reshape(-1)
         out = np.empty_like(flat)
@@ -75,7 +75,7 @@ def _in_blocks(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
             out[start : start + _BLOCK] = f(flat[start : start + _BLOCK])
         return out.reshape(array.shape)
 
-    return whole
+    return in_blocks
 
 
 @_in_blocks

@@ -544,14 +544,14 @@ def _dlpack(self: Tensor, *, stream: Any = None, **options: Any) -> Any:
     if type(array) is not DeviceArray:
         return dlpack.capsule_of(numpy(self), stream=stream, **options)
     place = options.get("dl_device")
-    if options.get("copy") or (place is not None and tuple(place) != dlpack_export.place(array)):
+    if options.get("copy") or (place is not None and tuple(place) != dlpack_export.device(array)):
         raise BufferError("DLPack of a tensor on a GPU gives its own memory there, and no copy")
     return dlpack_export.capsule(array, stream)
 
 
 def _dlpack_device(self: Tensor) -> tuple[int, int]:
     array = self._array
-    return dlpack_export.place(array) if type(array) is DeviceArray else (dlpack_export.CPU, 0)
+    return dlpack_export.device(array) if type(array) is DeviceArray else (dlpack_export.CPU, 0)
 
 
 def _cuda_array_interface(self: Tensor) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     names = tuple(f"branch {i}" for i in range(last + 1))
     if differs(index):
         return _every_way("switch", index.reshape(()).to(int64).clamp(0, last), names, arms)
-    tracer, pick = _place(index, last)
+    tracer, pick = _branch_index(index, last)
     if tracer is None:
         return own_tree(checked_tree("switch", arms[pick]()))
     return _choose("switch", tracer, pick, names, arms)
@@ -111,7 +111,7 @@ def decide(pred: Any) -> tuple[Any, Any]:
     return None, int(bool(pred))
 
 
-def _place(index: Any, last: int) -> tuple[Any, Any]:
+def _branch_index(index: Any, last: int) -> tuple[Any, Any]:
     """Index of a branch in a list of `last` + 1, clamped: (tracer, handle) if only the run knows
     it, else (None, int)."""
     index = same_for_all(index)

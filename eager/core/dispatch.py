@@ -323,7 +323,7 @@ def _trace(
         else:
             handles.append(x.handle if isinstance(x, SymNumber) else x)
             avals.append(scalar_aval(x))
-    place = attrs.get("device") or _place_of(avals)
+    place = attrs.get("device") or _device_of(avals)
     if place != "cpu":
         _bring(tracer, op, handles, avals, place)
     if op.kind == "copy":
@@ -341,7 +341,7 @@ def _trace(
     return tuple([fresh(tracer, handle, aval) for handle, aval in zip(made, outs, strict=True)])
 
 
-def _place_of(avals: Sequence[Aval]) -> str:
+def _device_of(avals: Sequence[Aval]) -> str:
     """The device that a traced op runs on: that of an operand which lives on one, else the CPU."""
     for a in avals:
         if a.device != "cpu" and not a.weak:

@@ -23,7 +23,7 @@ from eager.base.dtype import get_default_dtype
 from eager.core.op import REGISTRY, aval_of
 from eager.device import CPU, device, places, transfer
 from eager.device.array import DeviceArray
-from eager.device.plan import NoKernel, Operand, Place, Plan
+from eager.device.plan import Argument, NoKernel, Operand, Plan
 from eager.device.protocol import Grid, Region
 from eager.sizes.aval import Aval, scalar_aval
 
@@ -215,7 +215,7 @@ def _call(
     place = outs[0].device if first is None else first.device
     sizes = [r.size * a.dtype.itemsize for r, a in zip(plan.results, outs, strict=True)]
 
-    def described(x: Place) -> tuple[str, int, int, bool]:
+    def described(x: Argument) -> tuple[str, int, int, bool]:
         if x.what in ("operand", "into"):
             array: Any = into if x.what == "into" else given[x.index]
             return x.what, x.index, array.span * array.itemsize, x.writes

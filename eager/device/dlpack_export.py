@@ -72,7 +72,7 @@ _pointer: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_c
 )
 
 
-def place(array: DeviceArray) -> tuple[int, int]:
+def device(array: DeviceArray) -> tuple[int, int]:
     """DLPack's device. BufferError where no other library can reach the memory."""
     unit = array.buffer.device
     if unit.properties.is_simulated:
@@ -84,7 +84,7 @@ def place(array: DeviceArray) -> tuple[int, int]:
 
 def capsule(array: DeviceArray, stream: int | None) -> Any:
     """A capsule that owns the array. `stream`: the taker's, as the protocol names it."""
-    kind, index = place(array)
+    kind, index = device(array)
     if stream != NO_WAIT:
         _ordered(array, stream or LEGACY)
     shape, dtype = array.shape, array.aval.dtype
@@ -106,7 +106,7 @@ def capsule(array: DeviceArray, stream: int | None) -> Any:
 def interface(array: DeviceArray) -> dict[str, Any]:
     """`__cuda_array_interface__`, version 3. AttributeError where it cannot be told."""
     try:
-        place(array)
+        device(array)
     except BufferError as error:
         raise AttributeError(str(error)) from None
     dtype = array.aval.dtype

@@ -26,7 +26,7 @@ class Operand(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Argument:
     """An argument of a launch: the memory of an operand, of a result, of the tensor written into,
     some of the temporary memory, slots of checks, or the number that an operand is."""
 
@@ -42,7 +42,7 @@ class Step:
 
     kernel: Kernel
     programs: int
-    arguments: tuple[Place, ...]
+    arguments: tuple[Argument, ...]
     flops: int
 
 

@@ -22,9 +22,8 @@ import numpy as np
 from eager.base.compat_warnings import user_line
 from eager.base.dataclass import dataclass
 from eager.base.locks import rlock
-from eager.device.counters import Counters
 from eager.device.cost_model import H200, H200_PROPERTIES, Model
-from eager.device.race_detector import Clock, Order
+from eager.device.counters import Counters
 from eager.device.pinned import array_over
 from eager.device.protocol import (
     Array,
@@ -36,6 +35,7 @@ from eager.device.protocol import (
     RaceError,
     Region,
 )
+from eager.device.race_detector import Clock, Order
 
 FIRST_ADDRESS: Final = 0x0A00_0000_0000  # no memory of a process lies there
 APART: Final = 1 << 40  # between the memories of two devices

@@ -205,14 +205,14 @@ class _OfParts(Transform):
         self.transforms, self.dim = list(tseq), dim
         self.bijective = all(t.bijective for t in self.transforms)
 
-    def _parts(self, x: Tensor) -> Any:
+    def _split(self, x: Tensor) -> Any:
         raise NotImplementedError
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
         raise NotImplementedError
 
     def _each(self, fn: Callable[..., Tensor], *values: Tensor) -> list[Tensor]:
-        return [fn(*of) for of in zip(self.transforms, *map(self._parts, values), strict=True)]
+        return [fn(*of) for of in zip(self.transforms, *map(self._split, values), strict=True)]
 
     def _call(self, x: Tensor) -> Tensor:
         return self._joined(self._each(lambda t, part: t(part), x))
@@ -242,7 +242,7 @@ class CatTransform(_OfParts):
     def length(self) -> int:
         return sum(self.lengths)
 
-    def _parts(self, x: Tensor) -> Any:
+    def _split(self, x: Tensor) -> Any:
         return x.split(self.lengths, self.dim)
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
@@ -269,7 +269,7 @@ class StackTransform(_OfParts):
         self.domain = c.stack([t.domain for t in self.transforms], dim)
         self.codomain = c.stack([t.codomain for t in self.transforms], dim)
 
-    def _parts(self, x: Tensor) -> Any:
+    def _split(self, x: Tensor) -> Any:
         return x.unbind(self.dim)
 
     def _joined(self, parts: list[Tensor]) -> Tensor:

@@ -80,7 +80,7 @@ def _with_imag_vjp(g: Tensor) -> tuple[Tensor, Tensor]:
     return make_complex(real(g), zeros_of(real(g))), imag(g)
 
 
-def _part(name: str, vjp: Any, replaced: Any, place: int) -> PartView:
+def _component(name: str, vjp: Any, replaced: Any, place: int) -> PartView:
     """A part of each number; `replaced` is the derivative of the numbers with another such part."""
     put = Host(
         f"with_{name}",
@@ -101,8 +101,8 @@ def _part(name: str, vjp: Any, replaced: Any, place: int) -> PartView:
     )
 
 
-REAL = _part("real", _real_vjp, _with_real_vjp, 0)
-IMAG = _part("imag", _imag_vjp, _with_imag_vjp, 1)
+REAL = _component("real", _real_vjp, _with_real_vjp, 0)
+IMAG = _component("imag", _imag_vjp, _with_imag_vjp, 1)
 
 
 def _as_complex_aval(x: Aval) -> tuple[Aval]:

@@ -299,13 +299,13 @@ def linspace(
         dtype = dt.default_complex()
     dtype = _default(dtype)
     if dtype.is_complex:
-        parts = zip(_parts(start, dtype), _parts(end, dtype), strict=True)
+        parts = zip(_real_and_imag(start, dtype), _real_and_imag(end, dtype), strict=True)
         halves = (_evenly(a, b, steps, dt.real_of(dtype), device) for a, b in parts)
         return finish(apply(REGISTRY["complex"], *halves), device, requires_grad)
     return finish(_evenly(start, end, steps, dtype, device), device, requires_grad)
 
 
-def _parts(x: Any, dtype: DType) -> tuple[Any, Any]:
+def _real_and_imag(x: Any, dtype: DType) -> tuple[Any, Any]:
     """The real and the imaginary part of a number."""
     x = full((), x, dtype=dtype) if isinstance(x, SymNumber) else x
     return x.real, x.imag

@@ -57,7 +57,7 @@ atleast_1d, atleast_2d, atleast_3d = map(_at_least, (1, 2, 3))
 def _splitter(name: str, dim_of: Any) -> Any:
     least = {"hsplit": 1, "vsplit": 2, "dsplit": 3}[name]
 
-    def parts(input: Tensor, indices_or_sections: Any) -> Any:
+    def sections(input: Tensor, indices_or_sections: Any) -> Any:
         if input.ndim < least:
             raise RuntimeError(
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor "
@@ -71,9 +71,11 @@ def _splitter(name: str, dim_of: Any) -> Any:
             )
         return input.tensor_split(n, dim_of(input))
 
-    parts.__name__ = parts.__qualname__ = name
-    parts.__doc__ = f"`tensor_split` as NumPy's {name}."
-    return public(name, samples=lambda: [s.call(s.values((4, 6, 2)), n) for n in (2, (1,))])(parts)
+    sections.__name__ = sections.__qualname__ = name
+    sections.__doc__ = f"`tensor_split` as NumPy's {name}."
+    return public(name, samples=lambda: [s.call(s.values((4, 6, 2)), n) for n in (2, (1,))])(
+        sections
+    )
 
 
 hsplit = _splitter("hsplit", lambda x: 0 if x.ndim == 1 else 1)

@@ -56,7 +56,7 @@ bitwise_right_shift = _require_bits(binary_op("bitwise_right_shift", "shr", take
 bitwise_not = unary("bitwise_not", "not_", result="promote", samples=s.on_ints(), takes="real")
 
 
-def _whole() -> list[Sample]:
+def _int_samples() -> list[Sample]:
     return [
         s.call(s.integers((3, 4), -30, 30), s.integers((4,), -30, 30, seed=1), grad=False),
         s.call(np.array([0, 0, 6, -128]), np.array([0, -4, 0, 96]), grad=False),
@@ -73,7 +73,7 @@ def _of_ints(op: Pointwise) -> BinaryFn:
     fn.__name__ = fn.__qualname__ = op.name
     fn.__doc__ = {"gcd": "The greatest common divisor", "lcm": "The least common multiple"}[op.name]
     fn.__doc__ += " of ints, not below 0."
-    return public(op.name, inplace=True, samples=_whole)(needs_tensors("both")(fn))
+    return public(op.name, inplace=True, samples=_int_samples)(needs_tensors("both")(fn))
 
 
 gcd = _of_ints(binary_op("gcd", "gcd", takes="numbers"))

@@ -90,7 +90,7 @@ def _permutation(order: Tensor, dtype: Any) -> Tensor:
     return (iota(order.shape[-1], like=order).unsqueeze(-1) == order.unsqueeze(-2)).to(dtype)
 
 
-def _parts(packed: Tensor) -> tuple[Tensor, Tensor]:
+def _l_and_u(packed: Tensor) -> tuple[Tensor, Tensor]:
     """L (M, K) with ones on its diagonal, and U (K, N)."""
     m, n = packed.shape[-2:]
     k = min(m, n)
@@ -106,7 +106,7 @@ def _square() -> Any:
 def lu(A: Tensor, *, pivot: bool = True) -> LU:
     """A = P L U: rows permuted, lower triangular with ones on the diagonal, upper triangular."""
     packed, order, _ = _factored(A, pivot)
-    return LU(_permutation(order, A.dtype), *_parts(packed))
+    return LU(_permutation(order, A.dtype), *_l_and_u(packed))
 
 
 @_linalg(lambda: [s.call(_square()), s.call(s.values((2, 4, 3)))])
@@ -199,7 +199,7 @@ def lu_unpack(
             "torch.linalg.lu_factor"
         )
     none = LU_data.new_empty(0)
-    lower, upper = _parts(LU_data) if unpack_data else (none, none)
+    lower, upper = _l_and_u(LU_data) if unpack_data else (none, none)
     if not unpack_pivots:
         return Unpacked(none, lower, upper)
     order = apply(ORDER, LU_pivots, rows=LU_data.shape[-2])

@@ -215,7 +215,7 @@ DIAGONAL_SCATTER = Move(
 )
 
 
-def _part(input: Tensor, src: Tensor, part: Tensor, name: str) -> Tensor:
+def _source(input: Tensor, src: Tensor, part: Tensor, name: str) -> Tensor:
     """`src` in the dtype of `input`; RuntimeError unless it has the shape of the part it
     replaces."""
     if src.shape != part.shape:
@@ -235,7 +235,7 @@ def slice_scatter(
     d = norm_dim(dim, input.ndim, "slice_scatter")
     begin, stop = slice_bounds(start, end, input.shape[d])
     where = {"dim": d, "start": begin, "stop": stop, "step": step}
-    src = _part(input, src, apply(SLICE, input, **where), "slice_scatter")
+    src = _source(input, src, apply(SLICE, input, **where), "slice_scatter")
     return apply(SLICE_SCATTER, input, src, **where)
 
 
@@ -244,7 +244,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy with the `index`-th slice along `dim` replaced by `src`."""
     part = select(input, dim, index)
     where = {"dim": norm_dim(dim, input.ndim, "select"), "index": index % input.shape[dim]}
-    src = _part(input, src, part, "select_scatter")
+    src = _source(input, src, part, "select_scatter")
     return apply(SELECT_SCATTER, input, src, **where)
 
 
@@ -258,7 +258,7 @@ def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
     """A copy with a diagonal replaced by `src`."""
-    src = _part(input, src, diagonal(input, offset, dim1, dim2), "diagonal_scatter")
+    src = _source(input, src, diagonal(input, offset, dim1, dim2), "diagonal_scatter")
     a, b = norm_dim(dim1, input.ndim, "diagonal"), norm_dim(dim2, input.ndim, "diagonal")
     return apply(DIAGONAL_SCATTER, input, src, offset=offset, dim1=a, dim2=b)
 

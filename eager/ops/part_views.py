@@ -195,7 +195,7 @@ def split(
         if sizes <= 0:
             raise RuntimeError(f"split expects split_size be positive, but got split_size={sizes}")
         if not type(sizes) is type(size) is int:
-            return _pieces(tensor, d, sizes)
+            return _sections(tensor, d, sizes)
         sizes = [min(sizes, size - i) for i in range(0, size, sizes)] or [0]
     parts, start = [], 0
     for n in sizes:
@@ -213,7 +213,7 @@ def _among(name: str, parts: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple(parts)
 
 
-def _pieces(x: Tensor, dim: int, step: Any) -> tuple[Tensor, ...]:
+def _sections(x: Tensor, dim: int, step: Any) -> tuple[Tensor, ...]:
     """Parts of `step` elements where sizes are symbols: how many there are is fixed, no more."""
     size = x.shape[dim]
     if type(step) is int:

@@ -37,7 +37,7 @@ def _window(x: Any, shape: Ints, strides: Ints, start: int) -> Any:
     return np.lib.stride_tricks.as_strided(x[start:], shape, steps)
 
 
-def _places(shape: Ints, strides: Ints, start: int, like: Tensor) -> Tensor:
+def _positions(shape: Ints, strides: Ints, start: int, like: Tensor) -> Tensor:
     """The flat place of each element: int64 of `shape`."""
     total = Tensor._full(start, Aval((1,) * len(shape), dt.int64, like.aval.device))
     for d, (n, step) in enumerate(zip(shape, strides, strict=True)):
@@ -50,7 +50,7 @@ def _places(shape: Ints, strides: Ints, start: int, like: Tensor) -> Tensor:
 def _as_strided_vjp(g: Tensor, avals: Any, shape: Ints, strides: Ints, start: int) -> tuple[Tensor]:
     """Elements may share a place: their gradients are added."""
     zeros = Tensor._full(0, Aval(avals[0].shape, g.dtype, g.aval.device))
-    places = _places(shape, strides, start, g)
+    places = _positions(shape, strides, start, g)
     return (apply(REGISTRY["index_add"], zeros, places.reshape(-1), g.reshape(-1), dim=0),)
 
 

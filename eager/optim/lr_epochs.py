@@ -406,7 +406,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 self.T_cur -= self.T_i
                 self.T_i *= self.T_mult
         else:
-            self._place(epoch)
+            self._seek(epoch)
         self._step_count += 1
         self.last_epoch = math.floor(epoch)
         self._get_lr_called_within_step = True
@@ -414,7 +414,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._get_lr_called_within_step = False
         self._set(values)
 
-    def _place(self, epoch: float) -> None:
+    def _seek(self, epoch: float) -> None:
         if epoch < 0:
             raise ValueError(f"Expected non-negative epoch, but got {epoch}")
         if epoch < self.T_0:

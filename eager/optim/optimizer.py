@@ -312,8 +312,8 @@ class Optimizer(_Hooked):
         self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """A complex parameter is updated as its real and imaginary parts, each by itself."""
-        parts = {name: _parts(value) for name, value in state.items()}
-        self.update(_parts(parameter), _parts(gradient), parts, group)
+        parts = {name: _as_real(value) for name, value in state.items()}
+        self.update(_as_real(parameter), _as_real(gradient), parts, group)
         for name, value in parts.items():
             if name not in state:
                 state[name] = view_as_complex(value)
@@ -440,7 +440,7 @@ def _like(parameter: Tensor, name: str, value: Any) -> Any:
     return value.to(parameter.device, parameter.dtype)
 
 
-def _parts(value: Any) -> Any:
+def _as_real(value: Any) -> Any:
     return view_as_real(value) if isinstance(value, Tensor) and value.is_complex() else value
 
 

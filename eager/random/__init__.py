@@ -82,7 +82,7 @@ class Generator:
         self.seed_value, self.ordinal = seed, ordinal
         return self
 
-    def place(self) -> Any:
+    def position(self) -> Any:
         """Position of the stream, for `go_to`: under capture of run-time numbers."""
         return self.seed_value, self.ordinal
 
@@ -241,7 +241,7 @@ def _fitting(generator: Generator, place: str) -> Generator:
     return generator
 
 
-def _place(device: Any) -> Any:
+def _device(device: Any) -> Any:
     """The device on which a constructor draws: as asked, else the default device of this thread."""
     return (default.place or CPU) if device is None else device
 
@@ -276,7 +276,7 @@ def rand(
     if layout or pin_memory:
         options("rand", layout, pin_memory)
     kind = _floating("rand", dtype)
-    x = draw("uniform", as_ints(sizes, size), kind, generator, _place(device))
+    x = draw("uniform", as_ints(sizes, size), kind, generator, _device(device))
     return _finish(x, device, requires_grad)
 
 
@@ -296,7 +296,7 @@ def randn(
     if layout or pin_memory:
         options("randn", layout, pin_memory)
     kind = _floating("randn", dtype)
-    x = draw("normal", as_ints(sizes, size), kind, generator, _place(device))
+    x = draw("normal", as_ints(sizes, size), kind, generator, _device(device))
     return _finish(x, device, requires_grad)
 
 
@@ -346,7 +346,7 @@ def randint(
     elif high is None:
         low, high = 0, low
     shape, kind = as_ints((size,)), dtype or dt.int64
-    x = integers(integral(low), integral(high), shape, kind, generator, _place(device))
+    x = integers(integral(low), integral(high), shape, kind, generator, _device(device))
     return _finish(x, device, requires_grad)
 
 
@@ -365,7 +365,7 @@ def randperm(
     """A random permutation of 0 .. n-1: the order that sorts random bits."""
     if layout or pin_memory:
         options("randperm", layout, pin_memory)
-    high, low = (draw("bits", (index(n),), dt.int64, generator, _place(device)) for _ in range(2))
+    high, low = (draw("bits", (index(n),), dt.int64, generator, _device(device)) for _ in range(2))
     keys = high * (1 << 20) + low // (1 << 12)  # 52 bits: ties are rare
     order = apply(SORT, keys, dim=0, descending=False)[1].to(dtype or dt.int64)
     return _finish(order, device, requires_grad)

@@ -19,7 +19,7 @@ class Forked(contextlib.ContextDecorator):
         return Forked(self.generators)
 
     def __enter__(self) -> None:
-        self.places = [(generator, generator.place()) for generator in self.generators]
+        self.places = [(generator, generator.position()) for generator in self.generators]
 
     def __exit__(self, *exc: Any) -> None:
         for generator, place in self.places:

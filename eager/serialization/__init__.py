@@ -21,7 +21,7 @@ from eager.core.registry import public
 from eager.device import device, places
 from eager.serialization import legacy, own, safetensors, torch_write, torch_zip
 from eager.serialization.archive import Archive
-from eager.serialization.memory import Loaded, placed
+from eager.serialization.memory import Loaded, relocation
 from eager.serialization.refusal import DAMAGE, LoadError, UsersError
 from eager.serialization.torch_write import SaveError as SaveError
 from eager.serialization.torch_zip import add_safe_globals as add_safe_globals
@@ -184,7 +184,7 @@ def _read(file: BinaryIO, map_location: Any, *, weights_only: bool, mapped: bool
     if head[8:9] == b"{":
         return _on(safetensors.read(file), map_location)
     if head[:1] == b"\x80":
-        return legacy.read(file, placed(map_location), weights_only=weights_only)
+        return legacy.read(file, relocation(map_location), weights_only=weights_only)
     if head[257:262] == b"ustar":
         raise LoadError(
             "a tar file (of torch.save before PyTorch 0.1.10)",
@@ -200,14 +200,14 @@ def _read(file: BinaryIO, map_location: Any, *, weights_only: bool, mapped: bool
 
 def _on(tensors: dict[str, Any], map_location: Any) -> dict[str, Any]:
     """The tensors of a file that does not say where they were."""
-    place = placed(map_location)(Loaded(), "cpu").device
+    place = relocation(map_location)(Loaded(), "cpu").device
     return {name: tensor.to(place) for name, tensor in tensors.items()}
 
 
 def _read_zip(file: BinaryIO, map_location: Any, *, weights_only: bool, mapped: bool) -> Any:
     archive = Archive(file)
     if "value.json" in archive.entries and not mapped:
-        return own.read(archive, placed(map_location))
+        return own.read(archive, relocation(map_location))
     roots = [name[: -len("data.pkl")] for name in archive.entries if name.endswith("/data.pkl")]
     if len(roots) != 1:
         raise LoadError(

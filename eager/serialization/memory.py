@@ -70,7 +70,7 @@ class Loaded(UntypedStorage):
         return self
 
 
-def placed(map_location: Any) -> Callable[[UntypedStorage, str], UntypedStorage]:
+def relocation(map_location: Any) -> Callable[[UntypedStorage, str], UntypedStorage]:
     """Function of a storage and of its saved location, as `map_location` asks for."""
 
     def on(storage: UntypedStorage, location: Any) -> UntypedStorage:
@@ -97,7 +97,7 @@ def placed(map_location: Any) -> Callable[[UntypedStorage, str], UntypedStorage]
     return place
 
 
-class Pieces:
+class MemoryTable:
     """The pieces of memory that tensors lie in: each once, and of each the part that is used."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Pieces:
         self.used: list[tuple[int, int]] = []  # the first byte in use, and the one after the last
         self._copied: dict[int, tuple[Any, Any]] = {}  # memory of devices: (buffer, its bytes)
 
-    def place(self, array: Any) -> tuple[int, int, Any]:
+    def locate(self, array: Any) -> tuple[int, int, Any]:
         """Number of the piece that an array lies in, its first byte there, and the array itself (a
         copy, if it runs backwards, or lies between the multiples of its elements)."""
         if type(array) is DeviceArray:
@@ -147,6 +147,6 @@ class Pieces:
         """The first byte of a piece that is kept."""
         return self.used[number][0] // _ALIGNMENT * _ALIGNMENT
 
-    def kept(self, number: int) -> Any:
+    def used_bytes(self, number: int) -> Any:
         """The bytes of a piece from `start` to the last that a tensor uses."""
         return self.memory[number][self.start(number) : max(self.used[number][1], 0)]

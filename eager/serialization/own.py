@@ -23,7 +23,7 @@ from eager.core.tensor import Tensor, wrap
 from eager.device import Size, device
 from eager.nn.parameter import Parameter
 from eager.serialization.archive import Archive
-from eager.serialization.memory import Loaded, Pieces, strided
+from eager.serialization.memory import Loaded, MemoryTable, strided
 from eager.serialization.refusal import LoadError, give_attributes, hashable
 
 Place = Callable[[UntypedStorage, str], UntypedStorage]  # a storage, and where it was: it, placed
@@ -40,7 +40,7 @@ def write(value: Any, file: BinaryIO) -> None:
         out.writestr("value.json", text)
         for number in range(len(writer.pieces.memory)):
             with out.open(_entry(number), "w", force_zip64=True) as part:
-                kept = writer.pieces.kept(number)
+                kept = writer.pieces.used_bytes(number)
                 np.lib.format.write_array(part, kept, allow_pickle=False)
 
 
@@ -52,7 +52,7 @@ class _Writer:
     """Turns values into JSON, and collects the memory of tensors."""
 
     def __init__(self) -> None:
-        self.pieces = Pieces()
+        self.pieces = MemoryTable()
         self.tensors: list[dict[str, Any]] = []
         self.numbers: dict[int, int] = {}  # id of a tensor or a container -> which one it was
         self.alive: list[Any] = []
@@ -106,7 +106,7 @@ class _Writer:
         )
 
     def tensor(self, tensor: Tensor) -> dict[str, Any]:
-        number, offset, array = self.pieces.place(tensor.detach()._array)
+        number, offset, array = self.pieces.locate(tensor.detach()._array)
         record = {
             "kind": "tensor",
             "memory": number,
@@ -236,12 +236,12 @@ class _Reader:
 
     def view(self, value: Any, *, host: bool = False) -> Tensor:
         dtype = dt.by_name(value["dtype"])
-        memory = self.piece(value["memory"], value.get("device", "cpu"))
+        memory = self.storage(value["memory"], value.get("device", "cpu"))
         if host:  # an array, wherever the tensors go
             memory = UntypedStorage.over(memory._bytes, memory._storage)
         return strided(memory, dtype, value["offset"], value["shape"], value["strides"])
 
-    def piece(self, number: int, location: Any) -> UntypedStorage:
+    def storage(self, number: int, location: Any) -> UntypedStorage:
         if number not in self.memory:
             read = Loaded.over(_bytes_of(self.archive, _entry(number)))
             self.memory[number] = self.place(read, _text(location))

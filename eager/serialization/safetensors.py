@@ -17,7 +17,7 @@ from eager.base import dtype as dt
 from eager.base.dtype import DType
 from eager.core.tensor import Tensor, wrap
 from eager.serialization.archive import fill
-from eager.serialization.memory import Pieces
+from eager.serialization.memory import MemoryTable
 from eager.serialization.refusal import LoadError, size_of
 
 MAX_HEADER = 100_000_000
@@ -75,10 +75,10 @@ def _check(tensors: Any, metadata: Any) -> None:
 
 def _check_apart(tensors: Mapping[str, Tensor]) -> None:
     """The format has no shared memory: a file would come back as copies."""
-    pieces, spans = Pieces(), []
+    pieces, spans = MemoryTable(), []
     for name, tensor in tensors.items():
         if tensor.numel():
-            number, start, array = pieces.place(tensor.detach()._array)
+            number, start, array = pieces.locate(tensor.detach()._array)
             steps = zip(array.shape, array.strides, strict=True)
             end = start + sum((n - 1) * step for n, step in steps) + array.itemsize
             spans.append((number, start, end, name))
@@ -124,7 +124,7 @@ def read(file: BinaryIO) -> dict[str, Tensor]:
         raise LoadError("the metadata are not strings", "__metadata__")
     begin = file.tell()
     data = file.seek(0, 2) - begin
-    places = {name: _place(name, entry) for name, entry in header.items()}
+    places = {name: _extent(name, entry) for name, entry in header.items()}
     expected = 0
     for name, (_, _, start, end) in sorted(places.items(), key=lambda item: item[1][2:]):
         if start != expected or end > data:
@@ -142,7 +142,7 @@ def read(file: BinaryIO) -> dict[str, Tensor]:
     return out
 
 
-def _place(name: str, entry: Any) -> tuple[DType, list[int], int, int]:
+def _extent(name: str, entry: Any) -> tuple[DType, list[int], int, int]:
     """dtype, shape, first byte and end of a tensor."""
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise LoadError("an entry has a dtype, a shape and data_offsets, and no more", name)

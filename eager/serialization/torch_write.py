@@ -25,7 +25,7 @@ from eager.core.storage import TypedStorage, UntypedStorage
 from eager.core.tensor import Tensor
 from eager.device import Size, device
 from eager.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
-from eager.serialization.memory import Pieces
+from eager.serialization.memory import MemoryTable
 from eager.sparse.tensor import COO, SparseTensor
 
 STORAGES: Final = {
@@ -104,7 +104,7 @@ def public_name(value: Any) -> tuple[str, str]:
 
 
 # ------------------------------------------------------------------------------- value -> pickle
-class _Parts(list[Any]):
+class _Chunks(list[Any]):
     """The pickle: bytes, and numbers that are not known yet."""
 
     write = list.append
@@ -119,9 +119,9 @@ class _Pickler(_Python):  # type: ignore[misc]
     dispatch: dict[Any, Any] = dict(_Python.dispatch)
 
     def __init__(self) -> None:
-        self.parts = _Parts()
+        self.parts = _Chunks()
         super().__init__(self.parts, 2)
-        self.pieces = Pieces()
+        self.pieces = MemoryTable()
         self.dtypes: list[DType | None] = []  # of each piece, by the first that was met
 
     # ---- names
@@ -165,7 +165,7 @@ class _Pickler(_Python):  # type: ignore[misc]
         return obj.id if type(obj) is _Stored else None
 
     def storage(self, obj: UntypedStorage, dtype: DType | None) -> _Stored:
-        number, _, _ = self.pieces.place(obj._bytes)
+        number, _, _ = self.pieces.locate(obj._bytes)
         return self.stored(number, dtype, str(obj.device))
 
     def stored(self, number: int, dtype: DType | None, location: str) -> _Stored:
@@ -177,7 +177,7 @@ class _Pickler(_Python):  # type: ignore[misc]
 
     def size(self, number: int) -> int:
         """Bytes of an entry: whole elements of the type that was met first."""
-        dtype, count = self.dtypes[number], self.pieces.kept(number).size
+        dtype, count = self.dtypes[number], self.pieces.used_bytes(number).size
         return count if dtype is None else -(-count // dtype.itemsize) * dtype.itemsize
 
     def reducer_override(self, obj: Any) -> Any:
@@ -205,7 +205,7 @@ class _Pickler(_Python):  # type: ignore[misc]
         return (_WITH_STATE, (*parts, state)) if state else (_PARAMETER, parts)
 
     def tensor(self, obj: Tensor) -> Any:
-        number, start, array = self.pieces.place(obj.detach()._array)
+        number, start, array = self.pieces.locate(obj.detach()._array)
         dtype, item = obj.dtype, obj.itemsize
         same = number == len(self.dtypes) or self.dtypes[number] is dtype
         args: Any = (
@@ -279,7 +279,7 @@ def _entries(pickler: _Pickler) -> Iterator[tuple[str, Any]]:
     yield ".storage_alignment", str(_ALIGNMENT).encode()
     yield "byteorder", sys.byteorder.encode()
     for number in range(len(pickler.pieces.memory)):
-        kept = pickler.pieces.kept(number)
+        kept = pickler.pieces.used_bytes(number)
         missing = pickler.size(number) - kept.size
         yield f"data/{number}", bytes(kept) + bytes(missing) if missing else kept
     yield "version", b"3\n"

@@ -23,7 +23,7 @@ from eager.device import Size, device
 from eager.nn.parameter import Buffer, Parameter
 from eager.serialization import plain
 from eager.serialization.archive import Archive
-from eager.serialization.memory import Loaded, placed, strided
+from eager.serialization.memory import Loaded, relocation, strided
 from eager.serialization.pickled import ADVICE, Callee, Machine
 from eager.serialization.plain import listed
 from eager.serialization.refusal import LoadError, give_attributes, size_of
@@ -281,7 +281,7 @@ def read(
     archive: Archive, root: str, map_location: Any, *, weights_only: bool, mapped: bool
 ) -> Any:
     """Value that `torch.save` wrote into a zip file whose entries are in the folder `root`."""
-    storages = _Storages(archive, root, placed(map_location), mapped)
+    storages = _Storages(archive, root, relocation(map_location), mapped)
     name = f"{root}data.pkl"
     data = archive.read(name)
     return unpickled(io.BytesIO(data), storages, name, weights_only=weights_only)

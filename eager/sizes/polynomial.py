@@ -167,7 +167,7 @@ class Symbol:
     def text(self) -> str:
         return self.name
 
-    def parts(self) -> tuple[SymInt | int, ...]:
+    def operands(self) -> tuple[SymInt | int, ...]:
         return ()
 
 
@@ -184,7 +184,7 @@ class Divided:
     def text(self) -> str:
         return f"({_operand(self.a)}{self.sign}{_operand(self.b)})"
 
-    def parts(self) -> tuple[SymInt | int, ...]:
+    def operands(self) -> tuple[SymInt | int, ...]:
         return self.a, self.b
 
     def key(self) -> tuple[Any, ...]:
@@ -272,7 +272,7 @@ class SymInt:
 # ---- arithmetic
 
 
-def _place(term: tuple[Monomial, int]) -> tuple[int, list[str]]:
+def _order(term: tuple[Monomial, int]) -> tuple[int, list[str]]:
     """High powers first, the constant last."""
     return -len(term[0]), [atom.text for atom in term[0]]
 
@@ -283,7 +283,7 @@ def size_of(table: Mapping[Monomial, int]) -> SymInt | int:
     if not items:
         return 0
     if len(items) > 1:
-        items.sort(key=_place)
+        items.sort(key=_order)
     elif not items[0][0]:
         return items[0][1]
     return SymInt(tuple(items))
@@ -352,7 +352,7 @@ def divide(x: SymInt | int, y: SymInt | int) -> tuple[SymInt | int, SymInt | int
     lead, k = terms_of(y)[0]
     left = dict(terms_of(x))
     while left:
-        monomial = min(left, key=lambda m: _place((m, 0)))
+        monomial = min(left, key=lambda m: _order((m, 0)))
         c = left[monomial]
         quotient = without(monomial, lead)
         if quotient is None or not c // k:
@@ -397,7 +397,7 @@ def evaluate(x: Any, values: Mapping[str, int]) -> int:
 def _value(atom: Atom, values: Mapping[str, int]) -> int:
     if isinstance(atom, Symbol):
         return values.get(atom.name, atom.hint)
-    a, b = (evaluate(part, values) for part in atom.parts())
+    a, b = (evaluate(part, values) for part in atom.operands())
     return FUNCTIONS[atom.sign](a, b)
 
 
@@ -409,7 +409,7 @@ def symbols_of(x: Any) -> Iterator[Symbol]:
                 if isinstance(atom, Symbol):
                     yield atom
                 else:
-                    for part in atom.parts():
+                    for part in atom.operands():
                         yield from symbols_of(part)
 
 

@@ -68,7 +68,7 @@ class NodeDef(NamedTuple):
     keys: Callable[[Any], Iterable[Any]]
 
 
-def _places(node: Any) -> list[SequenceKey]:
+def _indices(node: Any) -> list[SequenceKey]:
     return [SequenceKey(i) for i in range(len(node))]
 
 
@@ -85,8 +85,8 @@ def _mapping(make: Callable[[Any], Any]) -> NodeDef:
 
 
 SUPPORTED_NODES: Final[dict[type, NodeDef]] = {
-    tuple: NodeDef(lambda node: (node, None), lambda children, _: tuple(children), _places),
-    list: NodeDef(lambda node: (node, None), lambda children, _: list(children), _places),
+    tuple: NodeDef(lambda node: (node, None), lambda children, _: tuple(children), _indices),
+    list: NodeDef(lambda node: (node, None), lambda children, _: list(children), _indices),
     dict: _mapping(dict),
     OrderedDict: _mapping(OrderedDict),
     defaultdict: NodeDef(
@@ -97,7 +97,7 @@ SUPPORTED_NODES: Final[dict[type, NodeDef]] = {
     deque: NodeDef(
         lambda node: (list(node), node.maxlen),
         lambda children, most: deque(children, maxlen=most),
-        _places,
+        _indices,
     ),
 }
 _NAMED: Final = NodeDef(

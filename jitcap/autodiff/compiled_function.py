@@ -66,7 +66,7 @@ class OutputNode(_Compiled):
     def put(self, tensor: Tensor, index: int, region: RegionNode, slot: int) -> None:
         """`tensor` is output `index` of this node, and `slot` of the region."""
         self.edges = (*self.edges, region.edge(slot, self, index, tensor))
-        self.sequence = max(self.sequence, region.place(slot))
+        self.sequence = max(self.sequence, region.sequence_of(slot))
         self.avals = (*self.avals, region.outs[slot])
         self.places = (*self.places, index)
         tensor._node, tensor._index, tensor._requires_grad = self, index, True
@@ -161,7 +161,7 @@ class Region:
         self.name = f"{graph.name.removesuffix('_joint')}Backward"
         self.watchable = any(s.behind for s in joint.segments)
         written = frozenset(i for i, _ in writes)
-        places = self._places(written, frozenset(o for _, o in writes))
+        places = self._sources(written, frozenset(o for _, o in writes))
         self.partition: Partition = partition(graph, joint.primals, joint.outputs, alive=places)
         saved = self.partition.saved
         needed = needed_by(graph, joint.tape.ends(graph))
@@ -196,7 +196,7 @@ class Region:
         nodes = tuple(n for n in graph.nodes if n in needed)
         return Graph(graph.inputs[:count], nodes, ends, self.partition.forward.name)
 
-    def _places(
+    def _sources(
         self, written: frozenset[int], replaced: frozenset[int]
     ) -> dict[Node, tuple[str, int]]:
         """Places of values after the forward, in memory that nobody may write before the backward:
@@ -218,7 +218,7 @@ class Region:
         return place
 
     def run_backward(
-        self, arrived: tuple[int, ...], kept: Kept, grads: list[Any], looks: Looks, *, exact: bool
+        self, arrived: tuple[int, ...], kept: Saved, grads: list[Any], looks: Looks, *, exact: bool
     ) -> list[Any]:
         """The gradients of the leaves (None where none flows), from what is `kept` and the
         gradients of the slots that `arrived`; `exact`: with the strides that eager gives them."""
@@ -274,7 +274,7 @@ class Region:
         node.avals = node.looks.avals
         for stage in node.stages:
             stage.complete()
-        node.kept = Kept([table[kind][i] for kind, i in self._kept])
+        node.kept = Saved([table[kind][i] for kind, i in self._kept])
         node.leaves = leaves
 
 
@@ -289,7 +289,7 @@ def _may_lead(edge: tuple[Any, int], wanted: set[tuple[int, int]] | None) -> boo
     return wanted is None or not leaf or (id(edge[0]), edge[1]) in wanted
 
 
-class Kept:
+class Saved:
     """Values that one call saves for backward: arrays and numbers, and the versions of the tensors
     that they are of (not the tensors: their histories would make cycles)."""
 
@@ -311,7 +311,7 @@ class Kept:
         return value
 
 
-_NOTHING: Final = Kept(())
+_NOTHING: Final = Saved(())
 
 
 class RegionNode(_Compiled):
@@ -347,7 +347,7 @@ class RegionNode(_Compiled):
         self.stages.append(StageNode(self, slot))
         return self.stages[-1], 0
 
-    def place(self, slot: int, *, stage: bool = False) -> float:
+    def sequence_of(self, slot: int, *, stage: bool = False) -> float:
         """The sequence number of an output: after this node and the outputs behind it."""
         rank, count = self.region.joint.segments[slot].rank, len(self.outs)
         return self.sequence + (2 * rank + 2 - stage) / (2 * count + 2)
@@ -425,7 +425,7 @@ class StageNode(_Compiled):
 
     def __init__(self, region: RegionNode, slot: int) -> None:
         super().__init__((), (region.outs[slot],))
-        self.sequence: float = region.place(slot, stage=True)
+        self.sequence: float = region.sequence_of(slot, stage=True)
         self.region = region
         self.slot = slot
         self.watched = False

@@ -119,7 +119,7 @@ class _Taken:
         self._refuse_what_is_no_data()
         draws = self._effects()
         arrays, result = self._rehearse(args, kwargs)
-        takes = tuple(map(self._place, captured.inputs, arrays))
+        takes = tuple(map(self._source, captured.inputs, arrays))
         for n, given, array, (kind, place) in zip(
             graph.inputs, captured.inputs, arrays, takes, strict=True
         ):
@@ -185,7 +185,7 @@ class _Taken:
             raise ValueError("export: a number that the run decides is returned; return a tensor")
         return inputs, forms[0]
 
-    def _place(self, given: Input, value: Any) -> tuple[str, Any]:
+    def _source(self, given: Input, value: Any) -> tuple[str, Any]:
         """Source of an input of the graph: its kind, and its index or the number."""
         origin = given.origin
         if isinstance(value, np.ndarray | DeviceArray):

@@ -178,10 +178,10 @@ class Scans:
         what they begin at and by how much they grow."""
         given = {x: _constant(stack) for x, stack in zip(slices, stacks, strict=True)}
         taken = len(self.tracer.outlines.inside)
-        last = [self._whole(x) for x in ends]
+        last = [self._as_tensor(x) for x in ends]
         places = {n.aval.device for n in (*carried, *slices)} - {"cpu"}
         holds = [self._truth(c, next(iter(places), "cpu")) for c in part.checks]
-        each = [*map(self._whole, ys), *holds]
+        each = [*map(self._as_tensor, ys), *holds]
         made = itertools.islice(self.tracer.outlines.inside, taken, None)
         nodes = dict.fromkeys((*part.nodes, *made), 0)
         loop = Recorded(length, reverse, nodes, carried, start, given, dict(counters), last, each)
@@ -197,7 +197,7 @@ class Scans:
             self.tracer.check_again(check, every)
         return handles[:count], loop
 
-    def _whole(self, value: Arg) -> Node:
+    def _as_tensor(self, value: Arg) -> Node:
         """A value as an output of a body: no number."""
         aval = aval_of(value)
         if isinstance(value, Node) and not aval.weak:
@@ -209,7 +209,7 @@ class Scans:
         """Condition of a check as an output of a body, on the device of the loop."""
         holds = self.tracer.outlines.all(check.args)
         if place == "cpu":
-            return self._whole(holds)
+            return self._as_tensor(holds)
         made: Node = self.tracer.outlines.tensor(holds, Aval((), aval_of(holds).dtype, place))
         return made
 

@@ -400,7 +400,7 @@ def _shift(tracer: Scalars, x: Any, y: Any) -> Iterator[Condition]:
         raise Unlowered("a large shift")
 
 
-def _whole(tracer: Scalars, x: Any, *places: Any) -> Iterator[Condition]:
+def _to_int(tracer: Scalars, x: Any, *places: Any) -> Iterator[Condition]:
     """int(), floor() and their like: of what is finite, and fits 64 bits."""
     kind = _kind(x)
     if places and not (type(places[0]) is int and 0 <= places[0] < 300):
@@ -503,7 +503,7 @@ _RULES: Final[dict[Function, Function]] = {
     operator.truediv: _true_division, operator.floordiv: _divisor, operator.mod: _divisor,
     operator.pow: _power, math.pow: _float_power,
     operator.lshift: _shift, operator.rshift: _shift, abs: _absolute, max: _alike, min: _alike,
-    int: _whole, round: _whole, math.floor: _whole, math.ceil: _whole, math.trunc: _whole,
+    int: _to_int, round: _to_int, math.floor: _to_int, math.ceil: _to_int, math.trunc: _to_int,
     **dict.fromkeys((float, math.fabs, math.tanh, math.atan, math.erf), _fits),
     math.sqrt: _domain("a square root of what is not negative", ("ge", 0.0)),
     **dict.fromkeys(

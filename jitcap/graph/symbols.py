@@ -85,7 +85,7 @@ class Sizes(Scope):
     def _of_atom(self, atom: Atom) -> Any:
         if isinstance(atom, Symbol):
             return self.numbers[atom.name]
-        a, b = map(self.number, atom.parts())
+        a, b = map(self.number, atom.operands())
         if isinstance(atom, Least):
             number = a if isinstance(a, SymNumber) else b
             return number.tracer.number(max if isinstance(atom, Most) else min, (a, b))

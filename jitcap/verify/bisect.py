@@ -63,7 +63,7 @@ class Blame:
         shown = [f"{d.path}: {d.what}" for d in self.case.differences[:SHOWN]]
         more = len(self.case.differences) - len(shown)
         what = "\n  and ".join(shown + ([f"{more} more"] if more > 0 else []))
-        where, why = self._stale() or self._computed() or (self._place(), self._effect())
+        where, why = self._stale() or self._computed() or (self._location(), self._effect())
         return VerifyError(self.captured.name, what, where, why)
 
     # ---- a version that was not meant for this call
@@ -223,7 +223,7 @@ class Blame:
 
     # ---- a place
 
-    def _place(self) -> str:
+    def _location(self) -> str:
         """The place that differs, and the user's line about it."""
         path = self.first.path
         effect = self._written()

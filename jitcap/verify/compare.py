@@ -135,18 +135,18 @@ class Comparison:
         elif isinstance(a, set | frozenset):
             self.set_of(path, a, b)
         elif isinstance(a, CellType):
-            self._parts(path, a, b, ("cell_contents",))
+            self._attributes(path, a, b, ("cell_contents",))
         elif isinstance(a, FunctionType):
             names = ("__code__", "__globals__", "__defaults__", "__kwdefaults__", "__closure__")
-            self._parts(path, a, b, (*names, "__dict__"))
+            self._attributes(path, a, b, (*names, "__dict__"))
         elif isinstance(a, MethodType):
-            self._parts(path, a, b, ("__func__", "__self__"))
+            self._attributes(path, a, b, ("__func__", "__self__"))
         elif isinstance(a, functools.partial):
-            self._parts(path, a, b, ("func", "args", "keywords"))
+            self._attributes(path, a, b, ("func", "args", "keywords"))
         elif isinstance(a, BaseException):
-            self._parts(path, a, b, ("args", "__cause__"))
+            self._attributes(path, a, b, ("args", "__cause__"))
         elif isinstance(a, types.BuiltinFunctionType | types.MethodWrapperType):
-            self._parts(path, a, b, ("__name__", "__self__"))
+            self._attributes(path, a, b, ("__name__", "__self__"))
         elif isinstance(a, type | types.ModuleType):
             self.differ(path, f"{a!r} in the compiled version, {b!r} in Python")
         elif isinstance(a, collections.abc.Iterator) and not is_python_class(type(a)):
@@ -199,7 +199,7 @@ class Comparison:
         elif len(a) != len(b):
             self.differ(path, f"{len(a)} elements in the compiled version, {len(b)} in Python")
 
-    def _parts(self, path: str, a: Any, b: Any, names: Iterable[str]) -> None:
+    def _attributes(self, path: str, a: Any, b: Any, names: Iterable[str]) -> None:
         for name in names:
             self.match(f"{path}.{name}", _attribute(a, name), _attribute(b, name))
 

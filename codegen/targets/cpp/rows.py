@@ -152,7 +152,7 @@ def index_put(w: Writer) -> None:
     w.call("__builtin_memset", "places", 0, 8 * count)
     w.table("i64", "all", (*picked, *value_steps[inside]))
     w.call("spread_places", "from", "all", len(picked))
-    checks = [_places(w, 2 + i, dim, picked, steps[dim]) for i, dim in enumerate(dims)]
+    checks = [_add_index(w, 2 + i, dim, picked, steps[dim]) for i, dim in enumerate(dims)]
     own = value_steps[: inside.start] + value_steps[inside.stop :]
     sizes = [x.shape[d] for d in rest]
     w.table("PutDim", "rest", map(array, zip(sizes, [steps[d] for d in rest], own, strict=True)))
@@ -163,7 +163,7 @@ def index_put(w: Writer) -> None:
     w.call(name, count, "places", "from", "rest", *numbers, source, values, w.out())
 
 
-def _places(w: Writer, i: int, dim: int, picked: tuple[int, ...], step: int) -> str:
+def _add_index(w: Writer, i: int, dim: int, picked: tuple[int, ...], step: int) -> str:
     """The call that adds index operand `i` to all places; false for an index out of range."""
     shape, size, table = w.aval(i).shape, w.aval(0).shape[dim], f"index{i}"
     pointer = w.dense(i)

@@ -116,7 +116,7 @@ def size_text(x: Size) -> str:
 def _atom(atom: symint.Atom) -> str:
     if isinstance(atom, symint.Symbol):
         return name_of(atom.name)
-    a, b = atom.parts()
+    a, b = atom.operands()
     x, y = size_text(a), size_text(b)  # type: ignore[arg-type]
     if isinstance(atom, symint.Least):
         return f"({x} {'>' if isinstance(atom, symint.Most) else '<'} {y} ? {x} : {y})"

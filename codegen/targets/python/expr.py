@@ -112,7 +112,7 @@ class Block(Walk[str]):
         return f"m.{x.fn}({', '.join(map(bare, args))})"
 
 
-class Whole(Block):
+class OneLine(Block):
     """Expressions in one line, for printing loops that are no kernels yet. What is long and used
     more than once has a name from its first use on: a chain of such would else double with every
     link."""

@@ -63,7 +63,7 @@ class Loop:
         b = self.buffers[name]
         return b.home, b.offset + elements * b.dtype.itemsize
 
-    def part(self, place: Place, dtype: DType, size: Any) -> str:
+    def buffer_at(self, place: Place, dtype: DType, size: Any) -> str:
         """A buffer of so many elements there."""
         home, offset = place
         whole = self.own.get(home) or self.buffers[home]
@@ -132,7 +132,7 @@ class Loop:
         return name, 0
 
     # ---- steps
-    def places(self, count: int) -> dict[str, Place]:
+    def positions(self, count: int) -> dict[str, Place]:
         """Positions of the body's inputs and outputs in its `count`-th run."""
         parts, step = self.parts, self.step
         at = self.length - 1 - count if parts.reverse else count
@@ -168,14 +168,14 @@ class Loop:
         temporaries."""
         work = {name: (self.name + WORK, offset) for name, offset in arena.items()}
         for count in range(self.length):
-            places = {**work, **self.places(count)}
+            places = {**work, **self.positions(count)}
 
             def of(name: str, places: Mapping[str, Place] = places) -> str:
                 b = inner.get(name)
                 if b is None or b.home not in places:  # a size; what is private to a row
                     return name
                 home, offset = places[b.home]
-                return self.part((home, offset + b.offset), b.dtype, b.size)
+                return self.buffer_at((home, offset + b.offset), b.dtype, b.size)
 
             for launch in body:
                 tables = launch.tables

@@ -99,7 +99,7 @@ def _reduced(
 # ------------------------------------------------------------------------ products, windows
 
 
-def _place(step: Library, out: Index, taps: Index, sizes: Sequence[int]) -> tuple[Index, Expr]:
+def _position(step: Library, out: Index, taps: Index, sizes: Sequence[int]) -> tuple[Index, Expr]:
     """The place that window position `out` and tap `taps` read, and whether there is one."""
     stride, padding = step.attrs["stride"], step.attrs["padding"]
     dilation = step.attrs.get("dilation", (1,) * len(out))
@@ -131,7 +131,7 @@ def conv(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     def value(index: Index, taps: Index) -> Expr:
         n, o, *at = index
         c, *k = taps
-        place, inside = _place(step, tuple(at), tuple(k), x.shape[2:])
+        place, inside = _position(step, tuple(at), tuple(k), x.shape[2:])
         read = _widened(x, (n, o // own * channels + c, *place), buffers)
         return _or_zero(inside, read * _widened(w, (o, *taps), buffers))
 
@@ -163,7 +163,7 @@ def conv_weight_grad(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     def value(index: Index, taps: Index) -> Expr:
         o, c, *k = index
         n, *at = taps
-        place, inside = _place(step, tuple(at), tuple(k), x.shape[2:])
+        place, inside = _position(step, tuple(at), tuple(k), x.shape[2:])
         read = _widened(x, (n, o // own * channels + c, *place), buffers)
         return _or_zero(inside, _widened(g, (n, o, *at), buffers) * read)
 
@@ -194,7 +194,7 @@ def max_pool(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     own, wide = step.out_avals[0].dtype, step.out_avals[0].dtype.compute
     r, index = space("r", step.out_avals[0].shape)
     c, taps = space("c", step.attrs["kernel"])
-    place, inside = _place(step, index[2:], taps, x.shape[2:])
+    place, inside = _position(step, index[2:], taps, x.shape[2:])
     read = expr.cast(element(x, (*index[:2], *place), buffers), wide)
     top = expr.local("top", wide)
     low = expr.const(MAX.unit(wide), wide)
@@ -268,25 +268,25 @@ def scatter(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     assert isinstance(index, Access)
     dim, shape = step.attrs["dim"], step.out_avals[0].shape
 
-    def place(at: Index) -> tuple[Index, Expr]:
+    def target(at: Index) -> tuple[Index, Expr]:
         value = _operand(source, at, step.out_avals[0].dtype, buffers)
         chosen = checked_index(
             element(index, at, buffers), dim, shape[dim] if shape else 1, step, negative=False
         )
         return ((*at[:dim], chosen, *at[dim + 1 :]) if shape else ()), value
 
-    return _combined(step, buffers, index.shape, place, COMBINE[step.attrs["reduce"]])
+    return _combined(step, buffers, index.shape, target, COMBINE[step.attrs["reduce"]])
 
 
 def index_add(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     _, index, source = accesses_of(step)
     dim, size = step.attrs["dim"], step.out_avals[0].shape[step.attrs["dim"]]
 
-    def place(at: Index) -> tuple[Index, Expr]:
+    def target(at: Index) -> tuple[Index, Expr]:
         chosen = checked_index(element(index, (at[dim],), buffers), dim, size, step, negative=False)
         return (*at[:dim], chosen, *at[dim + 1 :]), element(source, at, buffers)
 
-    return _combined(step, buffers, source.shape, place, SUM)
+    return _combined(step, buffers, source.shape, target, SUM)
 
 
 def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
@@ -299,7 +299,7 @@ def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     start = dims[0] if adjacent else 0
     sizes = (*rest[:start], *picked, *rest[start:])
 
-    def place(at: Index) -> tuple[Index, Expr]:
+    def target(at: Index) -> tuple[Index, Expr]:
         end = start + len(picked)
         chosen, others = at[start:end], iter((*at[:start], *at[end:]))
         found = {
@@ -312,7 +312,7 @@ def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
         own = _aligned(at, source.shape) if isinstance(source, Access) else ()
         return where, _operand(source, own, step.out_avals[0].dtype, buffers)
 
-    return _combined(step, buffers, sizes, place, SUM if step.attrs["accumulate"] else None)
+    return _combined(step, buffers, sizes, target, SUM if step.attrs["accumulate"] else None)
 
 
 def _aligned(index: Index, shape: tuple[int, ...]) -> Index:
@@ -326,7 +326,7 @@ RULES: Final[dict[str, Rule]] = {
     "conv_input_grad": conv_input_grad,
     "conv_weight_grad": conv_weight_grad,
     "max_pool": max_pool,
-    "sum_pool": _sum_pool(_place),
+    "sum_pool": _sum_pool(_position),
     "sum_pool_grad": _sum_pool(_window),
     "scatter": scatter,
     "scatter_reduce": scatter,

@@ -18,7 +18,7 @@ from codegen.ir.expr import Apply
 from codegen.ir.routine import Spelling, anything, is_real, spell, spelling
 from codegen.ir.schema import Buffer, Kernel, Library, Unsupported
 from codegen.ir.sizes import Size, is_static, round_up, some
-from codegen.schedule.plan import place
+from codegen.schedule.plan import assign_offsets
 from codegen.targets.triton import dot, nests, order, scan
 from codegen.targets.triton.group import Batched, Form, emit_group
 from codegen.targets.triton.kernel import KernelText, emit_kernel
@@ -101,7 +101,7 @@ def emit(batched: Batched, sizes: Sizes = DEFAULT) -> TritonProgram:
     source = HEADER + "".join(f"\n\n{k.source}" for k in module.kernels.values())
     lives = _lives(module)
     known = is_static(size for *_, size in lives.values())
-    arena, size = place(lives) if known else ({}, 0)
+    arena, size = assign_offsets(lives) if known else ({}, 0)
     program = fused.program
     targets = {target.id for target, _ in program.writes}
     return TritonProgram(
@@ -135,7 +135,7 @@ def _loop(module: _Module, step: Library) -> None:
     inner = replace(module, buffers=dict(body.fused.buffers), launches=[])
     loop = Loop(step, body.fused.program, module.buffers)
     _items(inner, body)
-    arena, size = place(_lives(inner))
+    arena, size = assign_offsets(_lives(inner))
     loop.work(size)
     launches = list(loop.launches(inner.launches, inner.buffers, arena))
     module.buffers.update(loop.own)

@@ -59,8 +59,8 @@ def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelTe
         *_start(len(step.outs), height, identity(MONOIDS[monoid], wide), table.type_name(wide)),
         f"for start in range(0, {signature.size(length)}, {width}):",
         f"{STEP}c = start + tl.arange(0, {width}){whole}[None, :]",
-        f"{STEP}source = {source} + {_place(signature, shape, dim, x.strides, x.offset)}",
-        f"{STEP}at = {_place(signature, shape, dim, contiguous_strides(shape), 0)}",
+        f"{STEP}source = {source} + {_offset(signature, shape, dim, x.strides, x.offset)}",
+        f"{STEP}at = {_offset(signature, shape, dim, contiguous_strides(shape), 0)}",
         f"{STEP}x = tl.load(source{inside}).to({table.type_name(wide)})",
         *(STEP + line for line in _combine(function, len(step.outs))),
         *(STEP + line for line in _finish(step, signature, width, inside)),
@@ -69,7 +69,7 @@ def scan(step: Library, buffers: Mapping[str, Buffer], sizes: Sizes) -> KernelTe
     return finished(signature, [STEP + line for line in lines], programs, 4)
 
 
-def _place(signature: Signature, shape: Shape, dim: int, strides: Shape, offset: Size) -> str:
+def _offset(signature: Signature, shape: Shape, dim: int, strides: Shape, offset: Size) -> str:
     """The offset of position c along `dim` in row r, as text."""
     others = tuple(n for d, n in enumerate(shape) if d != dim)
     r, c = affine.axis("r", numel(others)), affine.axis("c", shape[dim])

@@ -153,7 +153,7 @@ class _Splitting:
             final += self.finals(own, s)
         rows = (*affine.counters(s), *self.kernel.rows)
         loops = affine.counters(k)
-        place = self.place(s)
+        place = self.position(s)
         reductions = tuple(r for r, _ in partial)
         stores = tuple(Store(name, place, _chunk_local(r, s * chunk)) for r, name in partial)
         self.add((Stage(loops, reductions), Stage((), (), stores)), rows)
@@ -168,7 +168,7 @@ class _Splitting:
         wanted = max(1, self.sizes.programs // width)
         return max(least, round_up(blocks(length, wanted), least))
 
-    def place(self, s: Affine) -> Affine:
+    def position(self, s: Affine) -> Affine:
         """Position of chunk `s` of a row: rows are neighbours."""
         row = affine.flat(self.kernel.rows)
         return s * self.rows + row
@@ -187,13 +187,13 @@ class _Splitting:
     def finals(self, r: Reduction, s: Affine) -> list[Reduction]:
         """The reduction of the chunks. For arg-reductions: which chunk; the position is looked up
         by who reads it."""
-        place = self.place(s)
+        place = self.position(s)
         if r.monoid.of is None:
             name = f"{r.name}_{self.kernel.name}_chunks"
             return [replace(r, value=expr.load(name, place, r.dtype))]
         values = expr.load(f"{r.name}_{self.kernel.name}_values", place, r.value.dtype)
         winner = expr.local(f"{r.name}_chunk", dt.int64)
-        where = self.place(affine.opaque(winner, 0, s.hi))
+        where = self.position(affine.opaque(winner, 0, s.hi))
         self.known[expr.local(r.name, r.dtype)] = expr.load(
             f"{r.name}_{self.kernel.name}_chunks", where, r.dtype
         )

@@ -83,7 +83,7 @@ def _fractional(n: int) -> Any:
                 f"{name}: _random_samples must be of shape {(*planes, n)}, or of more "
                 f"examples, got {tuple(draws.shape)}"
             )
-        places = _places(draws, x.shape[2:], kernel, out).flatten(2)
+        places = _positions(draws, x.shape[2:], kernel, out).flatten(2)
         in_windows = (*planes, *out, math.prod(kernel))
         windows = x.flatten(2).gather(2, places).reshape(in_windows)
         best = windows.argmax(-1, keepdim=True)
@@ -108,7 +108,7 @@ def _fractional(n: int) -> Any:
     return functional(samples)(pool)
 
 
-def _places(draws: Tensor, size: Sequence[int], kernel: Any, out: Any) -> Tensor:
+def _positions(draws: Tensor, size: Sequence[int], kernel: Any, out: Any) -> Tensor:
     """The flat places of all windows' elements: (N, C, *out, *kernel).
 
     The draws are for the dimensions from the last to the first, but for three dimensions from the

@@ -121,7 +121,7 @@ def grid_sample(
         return _bicubic(input, grid, padding_mode, bool(align_corners))
     sizes = input.shape[:1:-1]  # W, H, ...: as the grid counts
     places = [
-        _place(grid[..., d], size, padding_mode, bool(align_corners))
+        _coordinate(grid[..., d], size, padding_mode, bool(align_corners))
         for d, size in enumerate(sizes)
     ]
     if mode == "nearest":
@@ -157,8 +157,8 @@ _enumerated(3)
 def _bicubic(input: Tensor, grid: Tensor, padding_mode: str, align: bool) -> Tensor:
     """Cubic convolution over 4 x 4 pixels, each of them padded by itself."""
     h, w = input.shape[2:]
-    x = _place(grid[..., 0], w, "zeros", align)
-    y = _place(grid[..., 1], h, "zeros", align)
+    x = _coordinate(grid[..., 0], w, "zeros", align)
+    y = _coordinate(grid[..., 1], h, "zeros", align)
     left, top = x.floor(), y.floor()
     across, down = cubic_weights(x - left), cubic_weights(y - top)
     columns = [_inside((left + i).detach(), w, padding_mode, align) for i in range(-1, 3)]
@@ -172,7 +172,7 @@ def _bicubic(input: Tensor, grid: Tensor, padding_mode: str, align: bool) -> Ten
     return total
 
 
-def _place(at: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
+def _coordinate(at: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
     """[-1, 1] as a place in 0 .. size-1; inside it unless the padding is zeros."""
     place = (at + 1) * ((size - 1) / 2) if align else ((at + 1) * size - 1) / 2
     return _inside(place, size, padding_mode, align)

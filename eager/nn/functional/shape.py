@@ -187,7 +187,7 @@ def _repeats(n: int, out: int, ratio: float) -> bool:
     return isinstance(times, int) and times * ratio == 1
 
 
-def _places(out: int, ratio: float, align: bool, x: Tensor) -> Tensor:
+def _positions(out: int, ratio: float, align: bool, x: Tensor) -> Tensor:
     """Position in the input of each output element."""
     whole = iota(out, x.dtype.compute, like=x)
     return whole * ratio if align else (whole + 0.5) * ratio - 0.5
@@ -195,7 +195,7 @@ def _places(out: int, ratio: float, align: bool, x: Tensor) -> Tensor:
 
 def _linear(x: Tensor, dim: int, out: int, ratio: float, align: bool) -> Tensor:
     n = x.shape[dim]
-    places = _places(out, ratio, align, x).clamp(min=0)
+    places = _positions(out, ratio, align, x).clamp(min=0)
     low = places.floor().clamp(max=n - 1)
     share = _along(places - low, dim, x)
     below = low.to(dt.int64)
@@ -207,7 +207,7 @@ def _linear(x: Tensor, dim: int, out: int, ratio: float, align: bool) -> Tensor:
 def _cubic(x: Tensor, dim: int, out: int, ratio: float, align: bool) -> Tensor:
     """Cubic convolution with a = -0.75 (Keys 1981)."""
     n = x.shape[dim]
-    places = _places(out, ratio, align, x)
+    places = _positions(out, ratio, align, x)
     low = places.floor()
     t, first = places - low, low.to(dt.int64) - 1
     total: Any = 0

@@ -52,7 +52,7 @@ def _lstm_step(
 
 
 # ---------------------------------------------------------------------------------- layers
-def _kept(before: Any, after: Any, live: Tensor) -> Any:
+def _of_the_living(before: Any, after: Any, live: Tensor) -> Any:
     """The new state (of LSTM: both parts) of those that live, the old one of the others."""
     if isinstance(after, tuple):
         return tuple(where(live, a, b) for a, b in zip(after, before, strict=True))
@@ -177,7 +177,7 @@ class RNNBase(Module):
             before, state = state, self._step(gates[t], state, w_hh, b_hh, suffix)
             if live is not None and live[t] < x.shape[1]:
                 goes_on = arange(x.shape[1], device=x.device) < live[t]
-                state = _kept(before, state, goes_on.unsqueeze(1))
+                state = _of_the_living(before, state, goes_on.unsqueeze(1))
             outputs.append(state[0] if self.mode == "LSTM" else state)
         if backwards:
             outputs.reverse()

@@ -25,7 +25,7 @@ def functional_call(
     RuntimeError for names that the module lacks, which are left out otherwise, or that are not
     given. ValueError for a name in two dictionaries."""
     table = _table(parameter_and_buffer_dicts)
-    places = _places(module)
+    places = _entries(module)
     unknown = [name for name in table if name not in places]
     missing = [name for name in places if name not in table]
     if strict and (unknown or missing):
@@ -75,7 +75,7 @@ def _table(given: Any) -> dict[str, Tensor]:
     return table
 
 
-def _places(module: Module) -> dict[str, Any]:
+def _entries(module: Module) -> dict[str, Any]:
     """Qualified name -> (module, its table, key), of all parameters and buffers."""
     return {
         f"{prefix}.{key}" if prefix else key: (each, slots, key)

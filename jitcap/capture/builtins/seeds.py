@@ -47,11 +47,11 @@ def _fork_rng(s: Session, /, *args: Any, **kwargs: Any) -> Any:
     return s.call(Forked, (found,), {})
 
 
-@handles(eager_random.Generator.place)
-def _place(s: Session, generator: Any) -> Any:
+@handles(eager_random.Generator.position)
+def _position(s: Session, generator: Any) -> Any:
     tracer = s.tracer
     if not tracer.is_outside(generator):
-        return generator.place()
+        return generator.position()
     state = tracer.draws_of(generator).opened(tracer)
     seed = state.seed if state.reseeded else state.read(tracer, "seed_value")
     place = seed, tracer.plus(state.start, state.count)

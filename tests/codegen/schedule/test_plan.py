@@ -18,7 +18,7 @@ def test_no_overlap(seed):
     for i in range(rng.randrange(2, 60)):
         first = rng.randrange(40)
         lives[f"v{i}"] = (first, first + rng.randrange(10), 64 * rng.randrange(1, 50))
-    offsets, total = plan.place(lives)
+    offsets, total = plan.assign_offsets(lives)
     names = list(lives)
     for i, a in enumerate(names):
         fa, la, na = lives[a]

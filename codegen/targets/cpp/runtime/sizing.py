@@ -16,7 +16,7 @@ import numpy as np
 from codegen.ir.sizes import name_of, spelled
 from codegen.runtime.artifact import Array, Host, Signature, Spec
 from codegen.runtime.callback import Callback
-from codegen.schedule.plan import place
+from codegen.schedule.plan import assign_offsets
 from eager.base import memory
 from eager.base.dataclass import dataclass
 from eager.sizes.substitute import concrete
@@ -56,7 +56,7 @@ class Plans:
     def _place(self, nbytes: np.ndarray[Any, Any]) -> Places:
         rows = zip(self.blocks, nbytes.tolist(), strict=True)
         blocks = {str(i): (first, last, n) for i, ((first, last, _), n) in enumerate(rows)}
-        offsets, total = place(blocks)
+        offsets, total = assign_offsets(blocks)
         return np.array([offsets[name] for name in blocks], np.int64), total
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from codegen.ir.schema import Access, Buffer, Value
 from codegen.ir.sizes import Size, blocks, spelled
-from codegen.schedule.plan import place
+from codegen.schedule.plan import assign_offsets
 from eager.base.dataclass import dataclass
 from eager.sizes.aval import Aval
 from eager.sizes.substitute import concrete
@@ -115,7 +115,7 @@ class TritonProgram:
 
         sizes = {name: evaluate(n, values) for name, n in self.sizes.items()}
         lives = {n: (a, b, evaluate(size, values)) for n, (a, b, size) in self.lives.items()}
-        arena, arena_bytes = place(lives) if lives else (self.arena, self.arena_bytes)
+        arena, arena_bytes = assign_offsets(lives) if lives else (self.arena, self.arena_bytes)
         launches = (
             replace(
                 launch,

@@ -141,12 +141,12 @@ class Sized:
         self.results = _Results(program)
         stream = common.stream
         self.slots = [Slot(self.pool, n, stream) for n in self.results.sizes(program)]
-        self.copies: dict[int, _Piece] = {}  # where inputs are copied to
+        self.copies: dict[int, _Allocation] = {}  # where inputs are copied to
         self.slotted: set[int] = set()  # inputs that are copied
         self.last: tuple[int, ...] = ()  # where inputs lay in the last run
         self.recording: Any = None
         self.moves = -1  # of the arena, when it was placed
-        self.commands.place(common.regions | self.placed())
+        self.commands.bind(common.regions | self.result_regions())
 
     # ---- a run
     def __call__(self, inputs: Sequence[Any], stream: Any) -> None:
@@ -156,7 +156,7 @@ class Sized:
             self._run(inputs, stream)
         except BaseException:
             self.moves, self.last, self.recording, self.commands.key = -1, (), None, None
-            self.commands.place(self.placed())
+            self.commands.bind(self.result_regions())
             raise
 
     def _run(self, inputs: Sequence[Any], stream: Any) -> None:
@@ -166,7 +166,7 @@ class Sized:
             piece.buffer.used_on(stream)
         elsewhere = [slot for slot in self.slots if slot.vacate(stream)]
         if elsewhere:
-            self.commands.place(self.placed())
+            self.commands.bind(self.result_regions())
             self.recording = None
         moved = self._copy_in(inputs, stream)
         fresh = moved or self.commands.key is None
@@ -187,7 +187,7 @@ class Sized:
         own = sum(piece.buffer.size for piece in self.copies.values())
         return own + sum(slot.own.size for slot in self.slots)
 
-    def placed(self) -> dict[str, Region]:
+    def result_regions(self) -> dict[str, Region]:
         """Memory regions of the results, by the names of their buffers."""
         pairs = zip(self.results.slots, self.slots, strict=True)
         return {name: Region(s.own.address, s.own.nbytes) for name, s in pairs if name}
@@ -195,7 +195,7 @@ class Sized:
     def _place_arena(self) -> None:
         base, buffers = self.common.arena.address, self.program.buffers
         places = self.program.arena.items()
-        self.commands.place({n: Region(base + at, buffers[n].nbytes) for n, at in places})
+        self.commands.bind({n: Region(base + at, buffers[n].nbytes) for n, at in places})
         self.moves, self.recording = self.common.moves, None
 
     def _copy_in(self, inputs: Sequence[Any], stream: Any) -> bool:
@@ -276,7 +276,7 @@ class Sized:
                 array = inputs[i]
                 own = i in self.slotted or not self.has(array)
                 regions[self.inputs.names[i]] = self.slot(i).region() if own else array.region()
-            self.commands.place(regions)
+            self.commands.bind(regions)
             self.commands.key = key
             self.recording = None
         return known
@@ -289,13 +289,13 @@ class Sized:
         for target, source in self.results.copies(self.slots, self.commands.regions):
             unit.copy(target, source, stream)
 
-    def slot(self, i: int) -> _Piece:
+    def slot(self, i: int) -> _Allocation:
         """Memory that an input is copied to."""
         found = self.copies.get(i)
         if found is None:
             nbytes = self.program.buffers[self.inputs.names[i]].nbytes
             buffer = self.pool.empty(nbytes, self.common.stream)
-            found = self.copies[i] = _Piece(buffer, nbytes)
+            found = self.copies[i] = _Allocation(buffer, nbytes)
         return found
 
 
@@ -307,7 +307,7 @@ def _packed(array: Array, value: Value) -> Array:
     return np.lib.stride_tricks.as_strided(array, (count if array.size else 0,), (array.itemsize,))
 
 
-class _Piece:
+class _Allocation:
     """Some memory of the program."""
 
     __slots__ = ("buffer", "nbytes")
@@ -402,12 +402,12 @@ class _Commands:
         found = self.program.buffers.get(name)
         return name if found is None else found.home
 
-    def part(self, name: str, whole: int) -> tuple[int, int]:
+    def extent(self, name: str, whole: int) -> tuple[int, int]:
         """Offset and length of a buffer in its home, which has `whole` bytes."""
         found = self.program.buffers.get(name)
         return (found.offset, found.nbytes) if found is not None and found.alias else (0, whole)
 
-    def place(self, regions: dict[str, Region]) -> None:
+    def bind(self, regions: dict[str, Region]) -> None:
         """Memory by name is there from now on."""
         self.regions |= regions
         if SLOTS in regions:
@@ -422,7 +422,7 @@ class _Commands:
                 home = self.home(name)
                 found = self.regions.get(home)
                 if found is not None:
-                    offset, nbytes = self.part(name, found.nbytes)
+                    offset, nbytes = self.extent(name, found.nbytes)
                     arguments[j] = Region(found.address + offset, nbytes, home in self.writes[k])
             self.prepared[k] = kernel, grid, arguments
 
