@@ -214,7 +214,7 @@ def _shown(fn: Any, made: list[Compiled], splits: tuple[Any, ...]) -> Explanatio
 
 @contextmanager
 def stance(name: str) -> Iterator[None]:
-    """For a `with` block: "eager" (no @jit), "fail_on_split", "fail_on_recompile" or "default"."""
+    """Context manager: "eager" (no @jit), "fail_on_split", "fail_on_recompile" or "default"."""
     if name not in STANCES:
         raise ValueError(f"unknown stance {name!r}; there are {', '.join(STANCES)}")
     token = STANCE.set(name)

@@ -55,7 +55,7 @@ class Value:
 
     @property
     def layout(self) -> Shape:
-        """Its strides in memory."""
+        """Strides of the value in memory."""
         return contiguous_strides(self.aval.shape) if self.strides is None else self.strides
 
 

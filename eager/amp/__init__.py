@@ -78,8 +78,8 @@ class autocast:
 def custom_fwd(
     fwd: Any = None, *, device_type: str, cast_inputs: DType | None = None
 ) -> Callable[..., Any]:
-    """For the forward of an `autograd.Function`: with `cast_inputs` it gets its floats in that type
-    and runs without autocast; its backward is then run as the forward was."""
+    """Decorator of the forward of an `autograd.Function`: with `cast_inputs` it gets its floats in
+    that type and runs without autocast; its backward is then run as the forward was."""
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
@@ -98,7 +98,7 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Any = None, *, device_type: str) -> Callable[..., Any]:
-    """For the backward of an `autograd.Function` whose forward has `custom_fwd`."""
+    """Decorator of the backward of an `autograd.Function` whose forward has `custom_fwd`."""
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 

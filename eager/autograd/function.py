@@ -390,8 +390,8 @@ def _record_outside(
 
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """For `backward` of a Function that is not to be differentiated itself: it is not recorded,
-    and a gradient of what it returned is a RuntimeError."""
+    """Decorator of a Function's `backward` that is not to be differentiated itself: it is not
+    recorded, and a gradient of what it returned is a RuntimeError."""
 
     @functools.wraps(fn)
     def wrapper(ctx: Any, *grads: Any) -> Any:

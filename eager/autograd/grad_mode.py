@@ -119,7 +119,7 @@ class enable_grad(_GradMode):
 
 
 class recording(_GradMode):
-    """For transforms (`func.grad`, `jvp`): what is inside is recorded in inference mode, too."""
+    """Grad mode of transforms (`func.grad`, `jvp`): they record in inference mode, too."""
 
     def __enter__(self) -> None:
         self._before, mode.enabled = mode.enabled, True

@@ -59,7 +59,7 @@ def vmap(
 
 
 def directions(x: Tensor) -> Tensor:
-    """For each element of `x` a tensor of its shape: 1 there, 0 elsewhere."""
+    """One-hot tensors of the shape of `x`, one for each of its elements: (numel, *x.shape)."""
     n = x.numel()
     return eye(n, dtype=x.dtype, device=x.device).reshape((n, *x.shape))
 

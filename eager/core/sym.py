@@ -80,7 +80,7 @@ class SymNumber:
 
     @property
     def handle(self) -> Handle:
-        """Its value in the tracer's graph."""
+        """The number's value in the tracer's graph."""
         return self.tracer.handle_of(self)
 
     @property

@@ -131,7 +131,8 @@ class Tensor:
         return tensor
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """It is made by then: a subclass may take other arguments, and call this or not."""
+        """Nothing: `__new__` has made the tensor. A subclass may take other arguments, and call
+        this or not."""
 
     # ---- what it is
     @property

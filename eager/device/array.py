@@ -111,7 +111,7 @@ class DeviceArray(OfAval):
         return same and a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
 
     def region(self, *, writes: bool = False, reads: bool = True) -> Region:
-        """Its bytes, from the first element to the last."""
+        """Bytes of the array, from the first element to the last."""
         return Region(self.address, self.span * self.itemsize, writes, reads)
 
     def view(self, op: Any, attrs: Mapping[str, Any]) -> DeviceArray | None:

@@ -92,7 +92,7 @@ class Slot:
         return to
 
     def vacate(self, stream: Any) -> bool:
-        """It is to be written on the stream, behind all that read it. What a living tensor has
+        """Make the slot writable on the stream, behind all that read it. What a living tensor has
         stays its own: then the slot is elsewhere. Where there is no memory, nothing changes."""
         own = self.own
         kept = None if self._lease is None else self._lease()

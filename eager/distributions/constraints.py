@@ -26,7 +26,7 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """Of other parameters: not looked at."""
+    """Constraint that depends on other parameters: not looked at."""
 
 
 class _DependentProperty(property, _Dependent):

@@ -50,7 +50,7 @@ class Poisson(Distribution):
 
 
 class _OfTrials(Distribution):
-    """Of trials with the success probability `probs` or its `logits`."""
+    """Base of counts of trials with the success probability `probs` or its `logits`."""
 
     arg_constraints: Any = {"probs": c.unit_interval, "logits": c.real}
 

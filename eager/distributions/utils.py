@@ -36,7 +36,7 @@ def clamp_probs(probs: Tensor) -> Tensor:
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
-    """Of one event each (`is_binary`), or of the classes along the last dimension."""
+    """Probabilities of one event each (`is_binary`), or of the classes along the last dimension."""
     return logits.sigmoid() if is_binary else softmax(logits, dim=-1)
 
 

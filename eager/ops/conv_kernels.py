@@ -67,7 +67,7 @@ def pad_spatial(x: Array, padding: tuple[int, ...], value: float = 0) -> Array:
 
 
 def taps(geo: Geometry, out_size: tuple[int, ...]) -> Iterator[tuple[int, tuple[slice, ...]]]:
-    """For each filter tap: its flat number, and the slices of the padded input that it reads for
+    """Filter taps: the flat number of each, and the slices of the padded input that it reads for
     all results."""
     for number, tap in enumerate(itertools.product(*map(range, geo.kernel))):
         yield (

@@ -34,8 +34,7 @@ def check_bounds(name: str, index: Array, size: int, dim: int, *, negative: bool
 
 
 def flat_positions(shape: tuple[int, ...], index: Array, dim: int) -> Array:
-    """For each element of `index`: the flat position in an array of `shape` that it names along
-    `dim`."""
+    """Flat positions, in an array of `shape`, of the elements that `index` names along `dim`."""
     strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
     flat = index.astype(np.int64) * strides[dim]
     for d, stride in enumerate(strides):

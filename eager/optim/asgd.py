@@ -57,5 +57,5 @@ class ASGD(Optimizer):
 
 
 def _scalar(rate: Any) -> Any:
-    """Of a tensor with one element, that element."""
+    """A rate as a number or a 0-dim tensor."""
     return rate.reshape(()) if isinstance(rate, Tensor) else rate

@@ -38,7 +38,7 @@ from eager.sizes.polynomial import (
 
 
 def atom_bounds(atom: Atom) -> tuple[Bound, Bound]:
-    """Its range by those of its parts, and by what guards have said of it."""
+    """Range of an atom: by those of its operands, and by what guards have said of it."""
     if isinstance(atom, Symbol):
         return atom.lo, atom.hi
     scope = of_atom(atom).scope

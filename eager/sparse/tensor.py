@@ -278,7 +278,7 @@ class SparseTensor:
     matmul = mm = mv = __matmul__
 
     def sum(self, dim: Any = None, dtype: Any = None) -> Any:
-        """Of all elements, or along dimensions: then it is sparse, as long as one of it is left."""
+        """Sum of all elements, or along dimensions: sparse while a sparse dimension is left."""
         total = sum(self, () if dim is None else dim)
         return total if dtype is None else total.to(dtype)
 

@@ -185,8 +185,8 @@ _waiting: ContextVar[tuple[Any, list[tuple[Any, str]]] | None] = ContextVar(
 
 @contextmanager
 def on_behalf() -> Iterator[None]:
-    """For a call of the program: while that catches warnings, or redirects them, none of ours is
-    announced; it is said at the end, to whoever called, unless an error is on its way there."""
+    """Context of a call of the program: while that catches warnings, or redirects them, none of
+    ours is announced; it is said at the end, to whoever called, unless an error is on its way."""
     if _waiting.get() is not None:
         yield
         return

@@ -90,7 +90,7 @@ _OPENED: Final = {
 
 
 class Watch:
-    """For a `with` block: the program runs inside."""
+    """Context manager that the program runs inside: the call hook."""
 
     def __init__(self, session: DispatchSession) -> None:
         self.s = session

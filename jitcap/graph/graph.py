@@ -377,7 +377,7 @@ def _plain(value: Any, aval: Aval) -> Any:
 
 
 def last_uses(graph: Graph) -> dict[Node, list[Node]]:
-    """For each operation the values that nobody reads after it (graph outputs never die)."""
+    """Values by the operation after which nobody reads them (graph outputs never die)."""
     keep = set(graph.outputs)
     seen: set[Node] = set(keep)
     dead: dict[Node, list[Node]] = {}

@@ -98,7 +98,7 @@ def _where(s: Maker, n: Node) -> Arg | None:
 
 
 def _chosen(a: Arg, condition: Arg, branch: int) -> Arg:
-    """Of a `where` by the same condition: the branch that was taken."""
+    """Branch that a `where` by the same condition takes; of other values themselves."""
     if isinstance(a, Node) and a.op is WHERE and a.args[0] is condition:
         return a.args[branch]
     return a

@@ -56,7 +56,7 @@ Joined = tuple[list[Part], Any, list[Arg]]  # what stands between the parts; wha
 
 
 def _trees(graph: Graph) -> dict[Node, Joined]:
-    """For each root of a tree of additions worth it: its disjoint parts, and its other terms."""
+    """Disjoint parts and other terms of each tree of additions that has enough of them, by root."""
     found: dict[Node, Joined] = {}
     for root, terms in trees_of_additions(graph, graph.users()):
         split = _disjoint(terms)
@@ -66,8 +66,8 @@ def _trees(graph: Graph) -> dict[Node, Joined]:
 
 
 def _tables(graph: Graph) -> dict[Node, Joined]:
-    """For each last write to a tensor of one number: the parts. (Of any other tensor, which may be
-    updated where it lies, all has to be written.)"""
+    """Parts that are written into a tensor of one number, by the last write. (Of any other tensor,
+    which may be updated where it lies, all has to be written.)"""
     users, outputs = graph.users(), set(graph.outputs)
     found: dict[Node, Joined] = {}
     inside: set[Node] = set()

@@ -258,7 +258,7 @@ def _united(r: Rewriter, group: list[Node]) -> dict[Node, Results]:
 
 
 def trim_scan(r: Rewriter, n: Node, read: Sequence[int]) -> Results:
-    """Of its outputs those that are `read`; nothing is carried or computed for the others."""
+    """Outputs of a scan that are `read`; nothing is carried or computed for the others."""
     body = Body.of(n, r.args(n))
     count = len(body.carries)
     results: Results = {}

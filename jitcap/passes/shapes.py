@@ -51,7 +51,7 @@ def _permute(s: Maker, n: Node) -> Arg | None:
 
 
 def _reshape(s: Maker, n: Node) -> Arg | None:
-    """Of a reshape (or of what only adds and drops dimensions of size 1) is one reshape."""
+    """Composition: a reshape of what keeps the order of elements is one reshape."""
     x = _source(n)
     if x is None:
         return None
@@ -88,7 +88,7 @@ def _of_full(s: Maker, n: Node) -> Arg | None:
 
 
 def _slice(s: Maker, n: Node) -> Arg | None:
-    """Of a slice of the same dimension: one slice."""
+    """Composition: a slice of a slice of the same dimension is one slice."""
     x, a = _source(n), n.attrs
     if x is None or x.op is not SLICE or x.attrs["dim"] != a["dim"]:
         return None
@@ -102,7 +102,7 @@ def _slice(s: Maker, n: Node) -> Arg | None:
 
 
 def _flip(s: Maker, n: Node) -> Arg | None:
-    """Twice over the same dimensions: nothing."""
+    """Cancellation: a flip twice over the same dimensions is nothing."""
     x = _source(n)
     if x is not None and x.op is FLIP and set(x.attrs["dims"]) == set(n.attrs["dims"]):
         return x.args[0]
@@ -114,7 +114,7 @@ def _pad(s: Maker, n: Node) -> Arg | None:
 
 
 def _cat(s: Maker, n: Node) -> Arg | None:
-    """Of one tensor; or of consecutive slices that make up a whole tensor again."""
+    """The tensor itself, of one operand, or of consecutive slices that make it up again."""
     if len(n.args) == 1:
         return n.args[0]
     dim, at = n.attrs["dim"], 0
@@ -129,8 +129,8 @@ def _cat(s: Maker, n: Node) -> Arg | None:
 
 
 def _cat_of_rows(s: Maker, n: Node) -> Arg | None:
-    """Of elements, or parts of one size, of one tensor along a dimension, as `stack` makes it: a
-    slice, turned round where they come backwards."""
+    """A slice, for elements, or slices of one size, of one tensor along a dimension, as `stack`
+    joins them; flipped where they come backwards."""
     dim = n.attrs["dim"]
     rows = [_row(a, dim) for a in n.args]
     if rows[0] is None and len(rows) > 1:
@@ -211,7 +211,7 @@ def _first_source(a: Arg) -> Arg | None:
 
 
 def _take(s: Maker, n: Node) -> Arg | None:
-    """By 0, 1, 2, ...: a slice."""
+    """A slice, by the indices 0, 1, 2, ..."""
     x, index = n.args
     if not isinstance(x, Node) or not is_op(index, "iota"):
         return None
@@ -223,7 +223,7 @@ def _take(s: Maker, n: Node) -> Arg | None:
 
 
 def _index_add(s: Maker, n: Node) -> Arg | None:
-    """At 0, 1, 2, ... of a whole dimension: an addition."""
+    """An addition, at the indices 0, 1, 2, ... of all of a dimension."""
     x, index, source = n.args
     if not isinstance(x, Node) or not is_op(index, "iota"):
         return None

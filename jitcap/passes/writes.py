@@ -57,7 +57,7 @@ def _writes(a: Arg, dim: int) -> Iterator[Write]:
 
 
 def _select(s: Maker, n: Node) -> Arg | None:
-    """Of what was written: the part; of what was written elsewhere: of the tensor before."""
+    """Store-to-load forwarding: what was written there, or a select of the tensor before."""
     dim, at, source = n.attrs["dim"], n.attrs["index"], n.args[0]
     if type(at) is not int:
         return None

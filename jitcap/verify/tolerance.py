@@ -129,7 +129,8 @@ def judge(leaf: Leaf, samples: Samples) -> str:
 
 
 def _other_zero(got: Any, want: Any) -> bool:
-    """Of Python's numbers a zero's sign counts; in an array it depends on the order of a sum."""
+    """True if two zeros of Python differ in their sign. (In an array that depends on the order of a
+    sum.)"""
     both = isinstance(got, float) and isinstance(want, float) and got == want == 0.0
     return both and math.copysign(1.0, got) != math.copysign(1.0, want)
 

@@ -255,7 +255,7 @@ def _cubic_filter(d: Tensor) -> Tensor:
 
 
 def cubic_weights(t: Tensor) -> list[Tensor]:
-    """Of the four places around one that lies `t` behind the second of them."""
+    """Weights of the four samples around a position that lies `t` behind the second of them."""
     a = -0.75
     return [_far(t + 1, a), _near(t, a), _near(1 - t, a), _far(2 - t, a)]
 

@@ -24,7 +24,7 @@ def array_of(values: Any) -> Any:
 
 
 def as_bytes(values: Any) -> Any:
-    """Of 0 to 1, or bytes already: bytes."""
+    """Pixels as bytes: those of floats from 0 to 1, or bytes already."""
     array = array_of(values)
     if array.dtype == np.uint8:
         return array
