@@ -131,8 +131,7 @@ class Tensor:
         return tensor
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: `__new__` has made the tensor. A subclass may take other arguments, and call
-        this or not."""
+        """Nothing is left to do: a subclass may take other arguments, and call this or not."""
 
     # ---- what it is
     @property
