@@ -45,6 +45,11 @@ def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
         x._storage.version += 1
 
 
+def at_end_of_backward(fn: Callable[[], Any]) -> None:
+    """Call `fn` once, when the backward that runs has added all gradients."""
+    mode.at_end = (*mode.at_end, fn)
+
+
 class _Together:
     """The gradients of several tensors, as they come in one backward, for one hook."""
 
@@ -61,7 +66,7 @@ class _Together:
         first = self.grads is None
         if first:
             self.grads = [None] * len(self.handles)
-            mode.at_end = (*mode.at_end, self.end)
+            at_end_of_backward(self.end)
         assert self.grads is not None
         self.grads[place] = grad
         if first and self.any:

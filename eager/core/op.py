@@ -91,6 +91,7 @@ class Op:
     raises: ClassVar[bool] = False  # for some values of good shape and dtype (a singular matrix)
     recomputed: ClassVar[bool] = False  # cheap to run again, and fused into who reads it
     shares: ClassVar[bool] = False  # the result is over the operand's memory: a view
+    ordered: ClassVar[bool] = False  # others see that it runs, and when: no branch has it
     rounds: ClassVar[bool] = True  # what moves, compares or draws gives exact elements
 
     def __post_init__(self) -> None:

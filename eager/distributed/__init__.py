@@ -8,6 +8,8 @@
     engine          what a message-passing library does for a group; errors
     mpi             that, on MPI
     groups          process groups, ranks, timeouts
+    work            a collective under way
+    ops             the op records of collectives
     collectives     of tensors, in place
     functional      new tensors, with derivatives
     objects         of Python objects
@@ -20,7 +22,6 @@ from __future__ import annotations
 
 from eager.distributed import functional as functional
 from eager.distributed.collectives import P2POp as P2POp
-from eager.distributed.collectives import Work as Work
 from eager.distributed.collectives import all_gather as all_gather
 from eager.distributed.collectives import all_gather_into_tensor as all_gather_into_tensor
 from eager.distributed.collectives import all_reduce as all_reduce
@@ -74,3 +75,4 @@ from eager.distributed.objects import all_gather_object as all_gather_object
 from eager.distributed.objects import broadcast_object_list as broadcast_object_list
 from eager.distributed.objects import gather_object as gather_object
 from eager.distributed.objects import scatter_object_list as scatter_object_list
+from eager.distributed.work import Work as Work

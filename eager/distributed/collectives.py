@@ -7,11 +7,14 @@ said one shape on all ranks; what is written gets no history. A rank that is not
 nothing.
 
 A tensor whose memory is contiguous is sent and written where it lies; any other, also one of a
-device, by way of a copy.
+device, by way of a copy. Under `@jit` `all_reduce`, `broadcast`, `all_gather_into_tensor`,
+`reduce_scatter_tensor`, `all_to_all_single` and `barrier` are nodes of the graph, which are done
+when the next operation runs; around the others the program splits.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -21,47 +24,22 @@ import numpy as np
 from eager.autograd import no_grad
 from eager.base.dataclass import dataclass
 from eager.base.host_only import host_only
+from eager.core.dispatch import tracing
+from eager.core.op import Op
 from eager.core.tensor import Tensor, require_writable, wrap
 from eager.distributed.engine import DistError, ReduceOp, Request, wait
 from eager.distributed.groups import ProcessGroup, require_agreement, resolve
+from eager.distributed.ops import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    BROADCAST,
+    REDUCE_SCATTER,
+)
+from eager.distributed.work import Work, taken
+from eager.ops.create import zeros
 
 Start = Callable[[], Request]
-
-
-class Work:
-    """A collective under way: tensors may be read and written once `wait()` has returned."""
-
-    def __init__(
-        self, request: Request | None, group: ProcessGroup | None, what: str, end: Any = None
-    ) -> None:
-        self._request, self._group, self._what, self._end = request, group, what, end
-
-    def is_completed(self) -> bool:
-        """True once the result is there; asking makes progress."""
-        if self._request is not None and self._request.done():
-            self._finish()
-        return self._request is None
-
-    def is_success(self) -> bool:
-        return self.is_completed()
-
-    def wait(self, timeout: timedelta | None = None) -> bool:
-        """Block until the result is there. Raises DistTimeoutError after the timeout (of the group,
-        where none is given)."""
-        host_only("Work.wait")
-        if self._request is not None and self._group is not None:
-            wait(self._request, timeout or self._group.timeout, self._describe)
-            self._finish()
-        return True
-
-    def _finish(self) -> None:
-        self._request = None
-        if self._end is not None:
-            end, self._end = self._end, None
-            end()
-
-    def _describe(self) -> str:
-        return f"{self._what} of {self._group!r}"
 
 
 @dataclass
@@ -127,6 +105,15 @@ def _finish(*memories: _Memory) -> Callable[[], None]:
     return end
 
 
+def _in_graph(
+    group: ProcessGroup, op: Op, into: Tensor, x: Tensor, async_op: bool, **attrs: Any
+) -> Work | None:
+    """Record a collective of what is captured, which writes `into`."""
+    with no_grad():
+        into.copy_(taken(op, x.detach(), group=group.number, **attrs).view_as(into))
+    return _none(async_op, group)
+
+
 def _root(group: ProcessGroup, rank: int | None, of_group: int | None, what: str) -> int:
     """A root's rank in the group, from one of its two names."""
     if (rank is None) == (of_group is None):
@@ -173,11 +160,12 @@ def all_reduce(
     tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """Reduce `tensor` (any shape) over the ranks, in place: all end with the same values."""
-    host_only("distributed.all_reduce")
     found = resolve(group)
     if found is None:
         return _none(async_op)
     _require_op(op, tensor, "all_reduce")
+    if tracing():
+        return _in_graph(found, ALL_REDUCE, tensor, tensor, async_op, reduction=op.value)
     mine = _memory(tensor, "all_reduce", written=True)
     return _launch(
         found, "all_reduce", tensor, f" by {op!r}",
@@ -193,11 +181,12 @@ def broadcast(
     group_src: int | None = None,
 ) -> Work | None:
     """Give all ranks the values of `src`'s tensor, in place."""
-    host_only("distributed.broadcast")
     found = resolve(group)
     if found is None:
         return _none(async_op)
     root = _root(found, src, group_src, "src")
+    if tracing():
+        return _in_graph(found, BROADCAST, tensor, tensor, async_op, root=root)
     mine = _memory(tensor, "broadcast", written=found.rank() != root)
     end = None if found.rank() == root else mine.finish
     return _launch(
@@ -211,12 +200,13 @@ def all_gather_into_tensor(
 ) -> Work | None:
     """The tensors of all ranks, one behind the other: (N, ...) -> (ranks * N, ...), or
     (ranks, N, ...)."""
-    host_only("distributed.all_gather_into_tensor")
     found = resolve(group)
     if found is None:
         return _none(async_op)
     name = "all_gather_into_tensor"
     _require_same(name, input_tensor, output_tensor, lambda: input_tensor.numel() * found.size())
+    if tracing():
+        return _in_graph(found, ALL_GATHER, output_tensor, input_tensor, async_op)
     out = _memory(output_tensor, name, written=True)
     mine = _memory(input_tensor, name, written=False)
     return _launch(
@@ -265,13 +255,14 @@ def reduce_scatter_tensor(
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """Reduce over the ranks and keep this rank's part: (ranks * N, ...) -> (N, ...)."""
-    host_only("distributed.reduce_scatter_tensor")
     found = resolve(group)
     if found is None:
         return _none(async_op)
     name = "reduce_scatter_tensor"
     _require_op(op, input, name)
     _require_same(name, output, input, lambda: output.numel() * found.size())
+    if tracing():
+        return _in_graph(found, REDUCE_SCATTER, output, input, async_op, reduction=op.value)
     out = _memory(output, name, written=True)
     mine = _memory(input, name, written=False)
     return _launch(
@@ -309,7 +300,6 @@ def all_to_all_single(
 ) -> Work | None:
     """Part r of the input's first dimension goes to rank r, and what rank r sent lies in part r of
     the output. Parts are equal, or of the sizes that are given (in rows)."""
-    host_only("distributed.all_to_all_single")
     found = resolve(group)
     if found is None:
         return _none(async_op)
@@ -319,17 +309,23 @@ def all_to_all_single(
         raise TypeError(f"{name}(): the tensors are {input.dtype} and {output.dtype}")
     received = _parts(name, output, output_split_sizes, found.size(), "output")
     sent = _parts(name, input, input_split_sizes, found.size(), "input")
+    if tracing():
+        rows = {"received": tuple(received), "sent": tuple(sent)}
+        return _in_graph(found, ALL_TO_ALL, output, input, async_op, **rows)
+    each = math.prod(input.shape[1:])
     out = _memory(output, name, written=True)
     mine = _memory(input, name, written=False)
     return _launch(
         found, name, None, f" of {input.dtype}",
-        lambda: found.engine.all_to_all(out.array, mine.array, received, sent), out.finish,
+        lambda: found.engine.all_to_all(
+            out.array, mine.array, [n * each for n in received], [n * each for n in sent]
+        ), out.finish,
         async_op=async_op,
     )  # fmt: skip
 
 
 def _parts(name: str, tensor: Tensor, sizes: Any, ranks: int, what: str) -> list[int]:
-    """Elements that each rank gets, or gives."""
+    """Rows that each rank gets, or gives."""
     rows = tensor.shape[0] if tensor.ndim else 0
     if sizes is None:
         if rows % ranks:
@@ -340,8 +336,7 @@ def _parts(name: str, tensor: Tensor, sizes: Any, ranks: int, what: str) -> list
             f"{name}(): {what}_split_sizes are {ranks} numbers whose sum is {rows}, the {what}'s "
             f"rows; got {list(sizes)}"
         )
-    each = tensor.numel() // rows if rows else 0
-    return [int(n) * each for n in sizes]
+    return [int(n) for n in sizes]
 
 
 def all_to_all(
@@ -537,10 +532,12 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
     """Return once all ranks have come here."""
-    host_only("distributed.barrier")
     found = resolve(group)
     if found is None:
         return _none(async_op)
+    if tracing():
+        nothing = zeros(1)
+        return _in_graph(found, ALL_REDUCE, nothing, nothing, async_op, reduction="sum")
     return _launch(found, "barrier", None, "", found.engine.barrier, None, async_op=async_op)
 
 

@@ -13,16 +13,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-import numpy as np
-
 from eager.autograd import no_grad
-from eager.core.mode import mode
-from eager.core.tensor import Tensor, wrap
-from eager.distributed.collectives import Work, all_reduce, broadcast
+from eager.autograd.graph import at_end_of_backward
+from eager.construct.interop import tensor
+from eager.core.tensor import Tensor
+from eager.distributed.collectives import all_reduce, broadcast
 from eager.distributed.engine import DistError, ReduceOp
 from eager.distributed.groups import require_world, resolve
 from eager.distributed.objects import all_gather_object
 from eager.nn.modules.module import Module
+from eager.ops.create import zeros_like
+from eager.ops.move import cat
 
 BUCKET_MB: Final = 25  # as in PyTorch: large enough for the bandwidth, small enough to overlap
 
@@ -119,59 +120,47 @@ class DistributedDataParallel(Module):
         """Hook of a gradient: at the end of this backward, all are reduced."""
         if self.require_backward_grad_sync and not self._queued:
             self._queued = True
-            mode.at_end = (*mode.at_end, self._reduce)
+            at_end_of_backward(self._reduce)
 
     def _reduce(self) -> None:
         self._queued = False
-        group = self.process_group
-        used = np.array([p.grad is not None for p in self._parameters_to_reduce], np.uint8)
-        flags = all_reduce(wrap(used), ReduceOp.MAX, group, async_op=True)
-        under_way = [self._start(bucket) for bucket in self._buckets]
-        if flags is not None:
-            flags.wait()
-        is_used = {id(p): bool(u) for p, u in zip(self._parameters_to_reduce, used, strict=True)}
         with no_grad():
-            for bucket, flat, work in under_way:
+            used = tensor([float(p.grad is not None) for p in self._parameters_to_reduce])
+            works = [all_reduce(used, ReduceOp.MAX, self.process_group, async_op=True)]
+            under_way = []
+            for bucket in self._buckets:
+                flat = cat([_gradient(p) for _, p in bucket])
+                works.append(all_reduce(flat, ReduceOp.AVG, self.process_group, async_op=True))
+                under_way.append((bucket, flat))
+            for work in works:
                 if work is not None:
                     work.wait()
-                _unpack(bucket, flat, is_used)
-
-    def _start(self, bucket: list[Tensor]) -> tuple[list[Tensor], Tensor, Work | None]:
-        """The gradients of a bucket as one vector, whose average is under way."""
-        parts = [
-            np.zeros(p.numel(), p.dtype.np) if p.grad is None
-            else np.ravel(p.grad.detach().cpu()._array)
-            for p in bucket
-        ]  # fmt: skip
-        flat: Tensor = wrap(np.concatenate(parts))
-        return bucket, flat, all_reduce(flat, ReduceOp.AVG, self.process_group, async_op=True)
+            for bucket, flat in under_way:
+                parts = flat.split([p.numel() for _, p in bucket])
+                for (i, p), part in zip(bucket, parts, strict=True):
+                    if p.grad is not None:
+                        p.grad.copy_(part.view_as(p))
+                    elif used[i]:  # by another rank
+                        p.grad = part.view_as(p).clone()
 
 
-def _unpack(bucket: list[Tensor], flat: Tensor, is_used: dict[int, bool]) -> None:
-    """Write the averages into the gradients; what no rank has a gradient of stays."""
-    start = 0
-    for p in bucket:
-        part = flat[start : start + p.numel()].reshape(p.shape)
-        start += p.numel()
-        if not is_used[id(p)]:
-            continue
-        if p.grad is None:
-            p.grad = part.clone().to(p.device)
-        else:
-            p.grad.copy_(part)
+def _gradient(p: Tensor) -> Tensor:
+    """The gradient as a vector; zeros where this rank has none."""
+    return zeros_like(p).reshape(-1) if p.grad is None else p.grad.reshape(-1)
 
 
-def _buckets(parameters: Sequence[Tensor], cap: float) -> list[list[Tensor]]:
-    """Parameters by dtype, the last first, up to `cap` bytes a bucket (or one larger)."""
-    open_: dict[Any, tuple[list[Tensor], int]] = {}
-    buckets: list[list[Tensor]] = []
-    for p in reversed(parameters):
+def _buckets(parameters: Sequence[Tensor], cap: float) -> list[list[tuple[int, Tensor]]]:
+    """Parameters with their numbers, by dtype, the last first, up to `cap` bytes a bucket (or one
+    parameter that is larger)."""
+    open_: dict[Any, tuple[list[tuple[int, Tensor]], int]] = {}
+    buckets: list[list[tuple[int, Tensor]]] = []
+    for i, p in reversed([*enumerate(parameters)]):
         size = p.numel() * p.dtype.np.itemsize
-        bucket, held = open_.get(p.dtype, (None, 0))
-        if bucket is None or held + size > cap:
+        bucket, held = open_.get(p.dtype, ([], 0))
+        if not bucket or held + size > cap:
             bucket, held = [], 0
             buckets.append(bucket)
-        bucket.append(p)
+        bucket.append((i, p))
         open_[p.dtype] = bucket, held + size
     return buckets
 

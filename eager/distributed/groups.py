@@ -6,9 +6,11 @@ The default group holds all ranks. Collectives of a group are taken by its ranks
 from __future__ import annotations
 
 import enum
+import itertools
 import os
+import weakref
 import zlib
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -41,6 +43,17 @@ class DebugLevel(enum.IntEnum):
     DETAIL = 2
 
 
+_numbers: Final = itertools.count()
+_by_number: Final[MutableMapping[int, ProcessGroup]] = weakref.WeakValueDictionary()
+
+
+def by_number(number: int) -> ProcessGroup:
+    """The group that a graph names. DistError where it is gone."""
+    if number not in _by_number:
+        raise DistError(f"process group {number} is used after it was destroyed")
+    return _by_number[number]
+
+
 class ProcessGroup:
     """Ranks that take part in collectives together. `ranks` are their numbers in the world."""
 
@@ -49,6 +62,8 @@ class ProcessGroup:
     ) -> None:
         self._engine = engine
         self.ranks, self.timeout, self.name = ranks, timeout, name
+        self.number = next(_numbers)  # its name in graphs: groups are made in one order everywhere
+        _by_number[self.number] = self
 
     @property
     def engine(self) -> Engine:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from eager.base.host_only import host_only
-from eager.distributed.collectives import Work
 from eager.distributed.engine import Request
 from eager.distributed.groups import ProcessGroup, require_agreement, resolve
+from eager.distributed.work import Work
 
 
 def _bytes(obj: Any) -> Any:

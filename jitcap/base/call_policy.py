@@ -15,9 +15,11 @@ from functools import lru_cache
 from types import FunctionType, MethodType
 from typing import Any, Final, TypeVar
 
+_RANKS: Final = ("collectives", "data_parallel", "functional", "groups", "objects", "work")
 _READ: Final = (
     "eager.nn.modules", "eager.nn.utils", "eager.optim", "eager.utils", "eager.amp",
-    "eager.distributed", "eager.distributions", "eager.einops", "eager.random.fork", "eager.sparse",
+    "eager.distributions", "eager.einops", "eager.random.fork", "eager.sparse",
+    *(f"eager.distributed.{name}" for name in _RANKS),
 )  # fmt: skip
 _OWN: Final = frozenset({"eager", "jitcap", "codegen", "numpy"})
 _STDLIB: Final = tuple({sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib")})

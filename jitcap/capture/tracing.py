@@ -131,6 +131,8 @@ class CaptureTracer(Tracer):
         if op.kind == "index" and not self.deriving:
             for bounds in bounds_of(op, operands, attrs):
                 self._check_index(op, bounds)
+        if op.ordered and self.inside is not None:
+            raise Break("effect", f"{op.name} in a branch or loop that data decide")
         if op.raises:
             self._refuse_unsafe(f"{op.name} raised an error here before")
         if op in _PRODUCTS:

@@ -89,7 +89,8 @@ CLAIMS = {
         "and is started by": RANKS + "three_ranks",
         "Collectives:": RANKS + "three_ranks",
         "**What goes wrong": RANKS + "three_ranks " + RANKS + "a_rank_that_fails_ends_the_job",
-        "**What is not there": RANKS + "three_ranks",
+        "**Under `@jit`**": RANKS + "three_ranks",
+        "**What is not there": LIMIT,
     },
     "docs/gpu.md": {
         "What there is": DEVICE
@@ -458,7 +459,7 @@ CLAIMS = {
         "* A clock (": "tests/never_wrong/test_never_wrong.py::test_case",
         "* Sparse tensors": "tests/eager/sparse/test_sparse.py",
         "* Nested tensors": SELF + "test_what_is_not_there",
-        "* `@jit` splits around collectives": RANKS + "three_ranks",
+        "* `@jit` splits around some collectives": RANKS + "three_ranks",
         "* Tensors live on the CPU": DEVICE + "test_surface.py tests/eager/cuda/test_training.py",
         "* GPU:": "tests/codegen/targets/triton/test_interpreter.py tests/codegen/targets/triton/test_build.py "
         "tests/codegen/targets/triton/test_device.py tests/eager/cuda/test_device.py",

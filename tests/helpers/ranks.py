@@ -21,7 +21,7 @@ from eager import nn
 from eager.distributed import functional as F
 from eager.nn.parallel import DistributedDataParallel
 from eager.utils.data import DistributedSampler
-from jitcap import jit
+from jitcap import explain, jit
 
 DTYPES = "bfloat16 float16 float32 float64 int64 uint8 bool complex64".split()
 
@@ -219,19 +219,85 @@ def data(r, n):
 
 
 def under_jit(r, n):
-    """A step splits around a collective, and ranks are guarded numbers."""
+    """Collectives are nodes of one graph, in their order; ranks are guarded numbers."""
 
     @jit
-    def step(x):
+    def step(x, everyone):
         y = x * 2
         dist.all_reduce(y)
-        return y.exp() + dist.get_rank()
+        dist.broadcast(y, 1)
+        dist.all_gather_into_tensor(everyone, y.exp() + dist.get_rank())
+        work = dist.all_reduce(y, dist.ReduceOp.AVG, async_op=True)
+        dist.barrier()
+        work.wait()
+        mine, swapped = eager.zeros(1), eager.zeros(n)
+        dist.reduce_scatter_tensor(mine, y[:1].repeat(n))
+        dist.all_to_all_single(swapped, eager.arange(float(n)))
+        for _ in range(3):
+            dist.all_reduce(mine)
+        return y, mine, swapped
+
+    for k in range(3):
+        everyone = eager.zeros(2 * n)
+        y, mine, swapped = step(eager.ones(2) + k, everyone)
+        value = 2 * (1 + k) * n
+        assert y.tolist() == [value] * 2 and mine.tolist() == [value * n**4]
+        assert swapped.tolist() == [r] * n
+        ranks = np.repeat(np.arange(n), 2)
+        assert np.allclose(everyone.numpy(), np.exp(value) + ranks, rtol=1e-5)
+    assert (step.stats.graphs, step.stats.splits) == (1, 0), step.stats.refusals
+    assert "all_reduce" in str(explain(step)(eager.ones(2), eager.zeros(2 * n)))
+
+    @jit
+    def branches(x):
+        if x.sum() > 0:
+            dist.all_reduce(x)
+        return x
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for _ in range(3):
-            assert np.allclose(step(eager.ones(2)).numpy(), np.exp(2 * n) + r)
-    assert step.stats.splits == 1 and "talks to other processes" in str(step.stats.refusals)
+        assert branches(eager.ones(2)).tolist() == [n, n]
+    assert "all_reduce in a branch or loop that data decide" in str(branches.stats.refusals)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)
+        self.cell, self.out = nn.GRU(4, 4, batch_first=True), nn.Linear(4, 3)
+
+    def forward(self, x):
+        h = self.norm(self.conv(x)).relu()
+        return self.out(self.cell(h.flatten(2).transpose(1, 2))[0].mean(1))
+
+
+def data_parallel_under_jit(r, n):
+    """One graph on each rank, with the buffers' broadcasts, the sums and the update."""
+
+    def trained(compiled):
+        eager.manual_seed(1)
+        model = DistributedDataParallel(Net().double(), bucket_cap_mb=1e-3)
+        opt = eager.optim.AdamW(model.parameters(), 1e-3)
+
+        def step(x, y):
+            opt.zero_grad()
+            with model.no_sync():
+                nn.functional.cross_entropy(model(x[:2]), y[:2]).backward()
+            nn.functional.cross_entropy(model(x[2:]), y[2:]).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            opt.step()
+
+        run = jit(step, backend="python") if compiled else step
+        for k in range(3):
+            rng = np.random.default_rng(9 * k + r)
+            x = eager.from_numpy(rng.normal(size=(4, 1, 5, 5)))
+            run(x, eager.from_numpy(rng.integers(0, 3, 4)))
+        if compiled:
+            assert (run.stats.graphs, run.stats.splits) == (1, 0), run.stats.refusals
+        return [*model.parameters(), *model.buffers()]
+
+    for a, b in zip(trained(True), trained(False), strict=True):
+        assert (a - b).abs().max() < 1e-9
 
 
 def mistakes(r, n):
@@ -257,7 +323,7 @@ def _raises(kind, text, fn, *args, **kwargs):
 
 
 CASES = (reductions, moves, objects, groups, derivatives, data_parallel, unused_parameters, data,
-         under_jit, mistakes)  # fmt: skip
+         under_jit, data_parallel_under_jit, mistakes)  # fmt: skip
 
 
 def ends_badly(case, r):

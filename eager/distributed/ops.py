@@ -1,0 +1,131 @@
+"""`eager.distributed`'s op records: collectives with derivatives. x, order -> result, next order.
+
+The derivative of a collective is another: of a sum over the ranks it is the sum of the gradients
+(of the sum of all ranks' losses), of a gathering the reduced part, of an exchange the exchange
+back. All ranks take part in them when they run backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from eager.base.dataclass import dataclass
+from eager.core.dispatch import apply
+from eager.core.op import Attrs, Op
+from eager.core.tensor import Tensor
+from eager.distributed.engine import ReduceOp, Request, wait
+from eager.distributed.groups import ProcessGroup, by_number, require_agreement
+from eager.sizes.aval import Aval
+
+
+@dataclass(frozen=True, eq=False)
+class Collective(Op):
+    """Step that the ranks of a group take together; its attribute `group` is the group's number.
+
+    x of any shape and the number of collectives before -> the result and the next number, by which
+    a graph has them in the order of the program. `rows(n, ranks, **attrs)` says
+    how many rows the result has for n of x; `start(out, x, group, **attrs)` starts it."""
+
+    rows: Callable[..., Any] = field(kw_only=True)
+    start: Callable[..., Request] = field(kw_only=True)
+    kind: ClassVar[str] = "extern"
+    raises: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        x, order = avals
+        given = dict(attrs)
+        ranks = by_number(given.pop("group")).size()
+        shape = (self.rows(x.shape[0], ranks, **given), *x.shape[1:]) if x.ndim else x.shape
+        return (Aval(shape, x.dtype, x.device), Aval((), order.dtype, order.device))
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        given = dict(attrs)
+        group = by_number(given.pop("group"))
+        x, order = np.ascontiguousarray(arrays[0]).reshape(arrays[0].shape), arrays[1]
+        out = np.empty(outs[0].shape, x.dtype)
+        what = f"{self.name} of {list(x.shape)} {x.dtype}"
+        require_agreement(group, what)
+        wait(self.start(out, x, group, **given), group.timeout, lambda: f"{what} of {group!r}")
+        return out, np.asarray(order + 1)
+
+
+def _same(n: int, ranks: int, **attrs: Any) -> int:
+    return n
+
+
+def _reduced(out: Any, x: Any, group: ProcessGroup, reduction: str) -> Request:
+    out[...] = x
+    return group.engine.all_reduce(out, ReduceOp(reduction))
+
+
+def _sent(out: Any, x: Any, group: ProcessGroup, root: int) -> Request:
+    out[...] = x
+    return group.engine.broadcast(out, root)
+
+
+def _scattered(out: Any, x: Any, group: ProcessGroup, reduction: str) -> Request:
+    return group.engine.reduce_scatter(out, x, ReduceOp(reduction))
+
+
+def _exchanged(
+    out: Any, x: Any, group: ProcessGroup, received: tuple[int, ...], sent: tuple[int, ...]
+) -> Request:
+    each = x[:1].size if len(x) else out[:1].size
+    lengths = [[n * each for n in sizes] for sizes in (received, sent)]
+    return group.engine.all_to_all(out, x, *lengths)
+
+
+def _require_linear(reduction: str, name: str) -> None:
+    if reduction not in ("sum", "avg"):
+        raise RuntimeError(f"{name}: {reduction} has no derivative; SUM and AVG have one")
+
+
+def _reduce_vjp(g: Any, out1: Tensor, group: int, reduction: str) -> tuple[Any, None]:
+    _require_linear(reduction, "all_reduce")
+    return apply(ALL_REDUCE, g[0], out1, group=group, reduction=reduction)[0], None
+
+
+def _gather_vjp(g: Any, out1: Tensor, group: int) -> tuple[Any, None]:
+    return apply(REDUCE_SCATTER, g[0], out1, group=group, reduction="sum")[0], None
+
+
+def _scatter_vjp(g: Any, out1: Tensor, group: int, reduction: str) -> tuple[Any, None]:
+    _require_linear(reduction, "reduce_scatter")
+    spread = apply(ALL_GATHER, g[0], out1, group=group)[0]
+    return (spread / by_number(group).size() if reduction == "avg" else spread), None
+
+
+def _broadcast_vjp(g: Any, out1: Tensor, group: int, root: int) -> tuple[Any, None]:
+    total = apply(ALL_REDUCE, g[0], out1, group=group, reduction="sum")[0]
+    return (total if by_number(group).rank() == root else total * 0), None
+
+
+def _exchange_vjp(
+    g: Any, out1: Tensor, group: int, received: tuple[int, ...], sent: tuple[int, ...]
+) -> tuple[Any, None]:
+    return apply(ALL_TO_ALL, g[0], out1, group=group, received=sent, sent=received)[0], None
+
+
+def _record(name: str, vjp: Any, rows: Callable[..., Any], start: Callable[..., Request]) -> Op:
+    return Collective(name, ("x", "order"), vjp, n_outputs=2, rows=rows, start=start)
+
+
+ALL_REDUCE: Final = _record("all_reduce", _reduce_vjp, _same, _reduced)
+ALL_GATHER: Final = _record(
+    "all_gather", _gather_vjp, lambda n, ranks: n * ranks,
+    lambda out, x, group: group.engine.all_gather(out, x),
+)  # fmt: skip
+REDUCE_SCATTER: Final = _record(
+    "reduce_scatter", _scatter_vjp, lambda n, ranks, reduction: n // ranks, _scattered
+)
+BROADCAST: Final = _record("broadcast", _broadcast_vjp, _same, _sent)
+ALL_TO_ALL: Final = _record(
+    "all_to_all", _exchange_vjp, lambda n, ranks, received, sent: sum(received), _exchanged
+)
