@@ -400,6 +400,8 @@ def write_(target: Tensor, value: Tensor, *, anew: bool = False) -> Tensor:
     records = mode.enabled and (target._requires_grad or value._requires_grad)
     if records:
         _check_writable(target)
+    if (tracer := current_tracer.get()) is not None:
+        tracer.writing(target)
     require_writable(target)
     value = _conform(target, value)
     _store(target, value)

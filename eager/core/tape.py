@@ -550,6 +550,8 @@ def hooked(leaf: Tensor, grad: Tensor) -> Tensor:
 
 def accumulate(leaf: Tensor, grad: Tensor) -> None:
     before = None if leaf._grad is None else leaf.grad
+    if type(grad._array) is Traced:
+        grad._array.storage.tracer.writing(leaf)
     if before is None:
         tracked = mode.enabled and grad._requires_grad
         leaf._grad = in_rows(grad, leaf) if tracked else _own(grad)

@@ -426,6 +426,8 @@ def refresh(view: Tensor) -> None:
     where = view._view
     if where is None or where.history == view._storage.history:
         return
+    if type(view._array) is Traced:
+        view._array.storage.tracer.writing(view)
     again = where.base
     for op, attrs in where.chain:
         again = replay_view(op, again, attrs)

@@ -86,6 +86,9 @@ class Tracer(Protocol):
         `count`, a 0-dim tensor, or what the op itself finds. Raises UnknownValue where it cannot be
         one."""
 
+    def writing(self, tensor: Any) -> None:
+        """A tensor is about to be changed: its memory, its history or its gradient."""
+
     def check_writable(self, tensor: Any) -> None:
         """A tensor is to be overwritten on the tape."""
 

@@ -72,6 +72,7 @@ class World(Protocol):
     def import_from(self, module: Any, name: str) -> Any: ...
     def place(self, frame: Frame, refusal: BaseException) -> None: ...
     def settle(self, value: Any) -> None: ...
+    def writing(self, obj: Any) -> None: ...
     def dropping(self, value: Any) -> None: ...
     def hashing(self, values: Iterable[Any]) -> None: ...
     def entering(self, values: Iterable[Any]) -> None: ...
@@ -349,6 +350,7 @@ class Generator:
         return self._resume(frame)
 
     def _ready(self) -> Frame:
+        self.vm.world.writing(self)
         if self.running:
             where = self.frame and self.frame.globals.get("__name__", "")
             if str(where).startswith("jitcap."):  # C's own may be
@@ -401,6 +403,7 @@ class Generator:
             self.vm.world.call(warnings.warn, (_OF_THREE, DeprecationWarning), {})
         if self.running:
             raise ValueError("generator already executing")
+        self.vm.world.writing(self)
         frame = self.frame
         send = self._delegation(frame) if frame is not None and self.started else None
         try:
@@ -504,6 +507,7 @@ class Generator:
 
     def close(self) -> None:
         """Raise GeneratorExit where it is suspended and expect it to end."""
+        self.vm.world.writing(self)
         if self.frame is None or not self.started:
             self.frame = None
             return

@@ -51,6 +51,7 @@ def binary(s: Session, op: str, a: Any, b: Any) -> Any:
         if symbol == "%" and type(a) is str and isinstance(b, SymNumber):
             return promise(s, operator.mod, (a, b))
         return _numbers_or_values(s, plain, a, b)
+    s.log.giving((a, b))
     name = NAMES.get(symbol, symbol)
     if kind_of(a).python or kind_of(b).python:
         names = {f"__{name}__", f"__r{name}__", f"__i{name}__"}

@@ -32,6 +32,7 @@ from jitcap.capture.builtins import polyfills
 from jitcap.capture.builtins import table as _table  # noqa: F401 - fills HANDLERS
 from jitcap.capture.control import branch as branches
 from jitcap.capture.control.extremes import extreme
+from jitcap.capture.control.log import Log
 from jitcap.capture.control.plain import turn
 from jitcap.capture.control.roll import roll
 from jitcap.capture.control.ties import Ties
@@ -120,6 +121,7 @@ class Session(base.Session):
         self.shown_at: tuple[Any, str] = None, ""  # what was last shown of a line
         self.replaced: str | None = None  # a member of the library's tensors that is, once asked
         self.search: Search | None = None  # for all refusals, not for a graph
+        self.log = Log()
         self.ties = Ties(self)
         self.templates = Templates(self)
         self.host_calls: list[host.HostCall] = []
@@ -197,7 +199,7 @@ class Session(base.Session):
         return _CELLS.get(self, cell)
 
     def store_cell(self, cell: CellType, value: Any) -> None:
-        self.wrote(cell)
+        self.writing(cell)
         if value is NULL:
             _CELLS.clear(self, cell)
         else:
@@ -247,6 +249,7 @@ class Session(base.Session):
     def call(self, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         """Raises Break when the call cannot be captured, else what it raises."""
         kind = kind_of(fn)
+        self.log.calling(fn, args, kwargs)
         handler = None if kind.python or type(fn).__hash__ is None else HANDLERS.get(fn)
         if handler is not None:
             return handler(self, *args, **kwargs)
@@ -281,6 +284,7 @@ class Session(base.Session):
         stores |= plain
         function = fn.__func__ if type(fn) is MethodType else fn
         if type(function) is FunctionType:  # one of `eager`, which looks at all that it gets
+            self.log.running(function, owner, given)
             if not plain:
                 self.see_within((*given, *named.values()), "use")
             _require_own_members(self, function)

@@ -7,6 +7,7 @@ next random draw) is answered from the `Session` of this capture.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -16,6 +17,7 @@ import numpy as np
 from eager import random
 from eager.base.dtype import float32
 from eager.core.op import REGISTRY, Attrs, Op
+from eager.core.storage import Storage
 from eager.core.sym import SymNumber
 from eager.core.tape import mode
 from eager.core.tensor import Tensor
@@ -29,7 +31,7 @@ from jitcap.base.walks import after_parents
 from jitcap.capture import numbers
 from jitcap.capture.bounds import Bounds, bounds_of, condition, holds, is_found, is_place
 from jitcap.capture.constant_memory import ConstantMemory
-from jitcap.capture.control.state import State
+from jitcap.capture.control.log import Region
 from jitcap.capture.draws import (
     DRAWS,
     Draws,
@@ -60,6 +62,8 @@ def _name(changed: Any) -> str:
     """Readable name of a changed object."""
     if isinstance(changed, Shadow):
         return changed.origin.show()
+    if isinstance(changed, Storage):
+        return "a Tensor from outside it"
     return changed if isinstance(changed, str) else f"a {type(changed).__name__} from outside it"
 
 
@@ -156,16 +160,17 @@ class CaptureTracer(Tracer):
         random draws: their number is kept in the part. `own`: the caller looks after the changes
         and the exceptions."""
         bounds = self._bounds
-        self._bounds, state = set(bounds), None if own else State(self.session)
+        self._bounds = set(bounds)
         try:
-            with open_part(self) as before:
-                (value, more), part = super().part(
-                    lambda: (fn(), drawn_since(self, before)), writes=writes or own
-                )
-            for changed in () if state is None else state.changes():
-                self.refuse_effect(
-                    f"a function that is given to control flow changes {_name(changed)}"
-                )
+            with nullcontext() if own else Region(self.session) as region:
+                with open_part(self) as before:
+                    (value, more), part = super().part(
+                        lambda: (fn(), drawn_since(self, before)), writes=writes or own
+                    )
+                for changed in () if region is None else region.changed():
+                    self.refuse_effect(
+                        f"a function that is given to control flow changes {_name(changed)}"
+                    )
             return value, replace(part, more=more)
         except (Break, DataDependent, UnknownValue):
             raise
@@ -299,6 +304,9 @@ class CaptureTracer(Tracer):
             self._kept.append(array)  # an id is only unique while the object lives
         return found
 
+    def writing(self, tensor: Tensor) -> None:
+        self.session.log.writing(tensor)
+
     def check_writable(self, tensor: Tensor) -> None:
         """A stand-in looks like a leaf where the tensor is none."""
         base = tensor if tensor._view is None else tensor._view.base
@@ -354,6 +362,7 @@ class CaptureTracer(Tracer):
     def next_draw(self, generator: Generator) -> tuple[Any, Any]:
         """Seed and ordinal of the next random op, as run-time numbers."""
         if not self.is_outside(generator):
+            self.session.log.writing(generator)
             return generator.seed_value, generator.next_ordinal()
         state = self.draws_of(generator).opened(self)
         state.count += 1

@@ -10,12 +10,13 @@ input is read.
 
 from __future__ import annotations
 
+import itertools
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from types import FrameType
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from eager.autograd import FunctionNode
 from eager.base.compat_warnings import is_ours
@@ -69,12 +70,17 @@ class Recorded:
     outs: tuple[tuple[Node, bool], ...]
 
 
+part_number: Final[Callable[[], int]] = itertools.count().__next__
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Inside:
-    """The part of the graph that is recorded, the one around it, and the nodes of that."""
+    """The part of the graph that is recorded, the one around it, and the nodes of that. `number`
+    grows from one to the next, as `part_number()` does."""
 
     outer: Inside | None
     around: list[Node]
+    number: int = field(default_factory=part_number)
 
 
 def is_within(part: Inside | None, whole: Inside) -> bool:
@@ -298,7 +304,7 @@ class Tracer:
     def check_writable(self, tensor: Tensor) -> None:
         """A tensor is to be overwritten on the tape: no objection."""
 
-    check_overwritten = check_writable  # and when a derivative needs it
+    writing = check_overwritten = check_writable  # at any write; when a derivative needs it
 
     def sweep(self) -> None:
         """Gradients are computed."""

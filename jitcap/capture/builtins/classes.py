@@ -62,7 +62,7 @@ def _slot(s: Session, method: Any, slot: Any, obj: Any, *given: Any) -> Any:
         kind_of(obj).see(s, obj, f".{slot.__name__}")
         touch_slot(s, obj, slot.__name__, slot)
         if method[1] != "__get__":
-            s.wrote(obj, slot.__name__)
+            s.writing(obj, slot.__name__)
     elif obj is not None:
         raise Break("opaque object", f".{method[1]}() of {slot.__qualname__}")
     return getattr(slot, method[1])(obj, *given)

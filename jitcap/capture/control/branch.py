@@ -13,6 +13,7 @@ that branch for one that splits.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import field
@@ -267,7 +268,8 @@ class _Branch:
 
     def run(self) -> Done | None:
         try:
-            return self._run()
+            with self.before:
+                return self._run()
         except BaseException:
             self.before.restore_frame()
             self.frame.pc = self.before.pc
@@ -382,6 +384,7 @@ class _Branch:
         first, second = self.ways
         found: dict[str, Any] = {"changes": {}}
         new = [[k for k, c in w.changes.items() if c.before is MISSING] for w in self.ways]
+        new = [sorted(keys, key=operator.itemgetter(0)) for keys in new]  # of one object, in order
         if new[0] != new[1]:
             raise Unsayable("what one way adds, the other does not, or in another order")
         if first.done is not None and second.done is not None:
@@ -449,7 +452,7 @@ class _Branch:
 
     def _was_there(self, x: Any) -> bool:
         """True if an object was made by no branch: it was there before, or was loaded since."""
-        return id(x) in self.before.seen or self.session.outside.shadow(x) is not None
+        return self.session.outside.shadow(x) is not None or self.before.was_there(x)
 
     def _tie(self, result: Tensor, objects: list[Any], a: Tensor, b: Tensor) -> None:
         """Note what the result could be the same as."""

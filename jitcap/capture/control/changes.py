@@ -14,16 +14,21 @@ from types import CellType
 from typing import Any, Final
 
 from eager.base.dataclass import dataclass
+from eager.core.storage import Storage
 from eager.core.tensor import UNREAD, Tensor
-from jitcap.base.call_policy import is_python_class
 from jitcap.base.modes import Modes
 from jitcap.capture.control.histories import PLACE, Place, Unsayable, place_of
+from jitcap.capture.control.log import Record, Region
 from jitcap.capture.control.state import (
     HOST_CALL,
-    State,
+    MODE,
+    entries_of,
+    fields_in,
     fields_of_instance,
+    has_fields,
+    mark_of_part,
+    own_of,
     parts_of,
-    shadows_of,
 )
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.base import MISSING
@@ -45,12 +50,14 @@ class Differ(Unsayable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """The entry `key` of an object: what it was (MISSING: nothing), and is."""
+    """The entry `key` of an object: what it was (MISSING: nothing), and is. `owner`: the instance
+    whose dictionary the object is."""
 
     obj: Any
     key: Any
     before: Any
     after: Any
+    owner: Any = None
 
     def show(self) -> str:
         where = self.obj.origin.show() if isinstance(self.obj, Shadow) else type(self.obj).__name__
@@ -81,70 +88,68 @@ class Change:
             dict.__setitem__(obj, key, value)
 
 
-class Before(State):
-    """The state before a branch in `frame`."""
+class Before(Region):
+    """A region that begins in `frame`, with all that it takes to come back there."""
 
     def __init__(self, session: Any, frame: Frame) -> None:
         super().__init__(session)
         self.frame = frame
+        self.parts[id(frame)] = frame, parts_of(frame)
         self.fast, self.stack = dict(frame.fast), list(frame.stack)
         self.handled, self.pc = list(frame.handled), frame.pc
         self.depth = len(session.vm.frames)
         self.modes = Modes.now()
-        self.tables = {
-            id(s): (dict(s.twin), set(s.known), set(s.unasked), s.whole)
-            for s, _ in self.shadows.values()
-            if isinstance(s, DictShadow)
-        }
-        self.cells = {
-            id(s): s.twin.cell_contents if s.changed() else MISSING
-            for s, _ in self.shadows.values()
-            if isinstance(s, CellShadow)
-        }
-        self.copies = {key: _copy(obj) for key, obj in self.seen.items() if key in self.marks}
-        self.grads = {id(obj): obj._grad for obj in self.seen.values() if isinstance(obj, Tensor)}
-        tensors = [t for t in self.seen.values() if isinstance(t, Tensor)]
-        self.storages = {id(t._storage): (t._storage, t._storage.version) for t in tensors}
-        self.places = {id(t): (t, place_of(t)) for t in tensors}
-        self.histories = {key: s.history for key, (s, _) in self.storages.items()}
-        self.made: dict[Any, Change] = {}
+        self.made_changes: dict[Any, Change] = {}
         self.host_calls = len(session.host_calls)
         self.spoiled = False  # a way that was given up has changed what cannot be put back
 
-    def changes(self) -> tuple[dict[Any, Change], dict[int, tuple[Any, int]]]:  # type: ignore[override]
+    def changes(self) -> tuple[dict[Any, Change], dict[int, tuple[Any, int]]]:
         """Changes up to now, by object and key; and the counters of writes that went on."""
         found: dict[Any, Change] = {}
-        self.made = found
-        self._add_loaded()
+        self.made_changes = found
         try:
-            for obj in super().changes():
-                if obj is self.frame or obj in ("the mode of autograd", HOST_CALL):
+            for obj in self.changed():
+                if obj is HOST_CALL or obj is MODE or isinstance(obj, Storage):
                     continue
                 for change in self._of(obj):
                     found[id(change.obj), change.key] = change
         except Unsayable as why:
             raise Spoiled(*why.args) from None
+        storages = [r for r in self.written() if isinstance(r.obj, Storage)]
         return found, {
-            key: (storage, storage.version)
-            for key, (storage, version) in self.storages.items()
-            if storage.version != version
+            id(c): (c, c.version)
+            for c, before in ((r.obj, r.contents[0]) for r in storages)
+            if c.version != before
         }
 
-    def _add_loaded(self) -> None:
-        """Counters of tensors from outside that were loaded since: the program had not written."""
-        for shadow in shadows_of(self.session):
-            if id(shadow) not in self.shadows and isinstance(shadow, TensorShadow):
-                storage = shadow.twin._storage
-                self.storages.setdefault(id(storage), (storage, 0))
-                self.histories.setdefault(id(storage), 0)
+    def version(self, storage: Storage) -> int:
+        """The counter of writes when the region began."""
+        record = self.records.get(id(storage))
+        return storage.version if record is None else record.contents[0]
+
+    def _moved(self) -> Iterator[tuple[Tensor, Place]]:
+        """The tensors that have another position on the tape, and the one that they had."""
+        for obj, contents in ((r.obj, r.contents) for r in self.written()):
+            t = obj.twin if isinstance(obj, TensorShadow) else obj
+            if isinstance(t, Tensor) and place_of(t) != contents[2]:
+                yield t, contents[2]
 
     def overwritten(self) -> dict[int, tuple[Tensor, Place]]:
         """The tensors that writes in place gave another history, and their places on the tape."""
-        return {
-            key: (t, place_of(t))
-            for key, (t, before) in self.places.items()
-            if t._view is None and place_of(t) != before
-        }
+        return {id(t): (t, place_of(t)) for t, _ in self._moved() if t._view is None}
+
+    def was_there(self, x: Any) -> bool:
+        return (
+            any(x is v for v in self.stack)
+            or any(x is v for v in self.fast.values())
+            or super().was_there(x)
+        )
+
+    def put(self, change: Change, value: Any) -> None:
+        """Set the entry of a change in this region."""
+        obj = change.obj if change.owner is None else change.owner
+        self.note(obj.twin if isinstance(obj, Shadow) else obj)
+        change.put(value)
 
     def calls(self) -> list[Any]:
         """Of the host, that were put off since."""
@@ -169,27 +174,25 @@ class Before(State):
     def put_back(self) -> None:
         """Everything as it was; what was loaded stays loaded."""
         del self.session.host_calls[self.host_calls :]
-        for where, change in tuple(self.made.items()):
+        for where, change in tuple(self.made_changes.items()):
             change.put(change.before)
             shadow, key = change.obj, change.key
             if not isinstance(shadow, DictShadow) or key not in shadow.unasked:
                 continue
-            if id(shadow) not in self.tables or key not in self.tables[id(shadow)][1]:
+            if key not in self.records[id(shadow)].contents[1]:
                 shadow.known.discard(key)  # it was set, and never read
                 shadow.unasked.discard(key)
                 shadow.touch(self.session, key)
                 before = dict.get(shadow.twin, key, MISSING)
-                self.made[where] = replace(change, before=before)
-        for key, (storage, version) in self.storages.items():
-            if storage.version != version:
-                storage.version = version
-            if storage.history != self.histories[key]:
-                storage.history = self.histories[key]
-        for t, place in self.places.values():
-            if place_of(t) != place:
-                place.put(t)
+                self.made_changes[where] = replace(change, before=before)
+        written = self.written()
+        for record in written:
+            if isinstance(record.obj, Storage):
+                record.obj.version, record.obj.history = record.contents
+        for t, place in self._moved():
+            place.put(t)
         self.modes.put()
-        self.made = {}
+        self.made_changes = {}
 
     def private_iterators(self) -> set[int]:
         """The ids of iterators on the stack, of loops, that nothing else refers to."""
@@ -202,49 +205,31 @@ class Before(State):
 
     def _of(self, obj: Any) -> Iterator[Change]:
         if isinstance(obj, DictShadow):
-            yield from self._of_table(obj)
+            yield from _of_table(obj, *self.records[id(obj)].contents)
         elif isinstance(obj, TensorShadow):
-            yield from self._of_stand_in(obj)
+            yield from _of_stand_in(obj, self.records[id(obj)])
         elif isinstance(obj, CellShadow):
-            before = self.cells.get(id(obj), MISSING)
+            before = self.records[id(obj)].contents
             before = obj.base if before is MISSING else before
             yield Change(obj, "the variable", before, obj.twin.cell_contents)
         elif isinstance(obj, Tensor):
             yield from self._of_tensor(obj)
-        elif isinstance(obj, dict | list | CellType) or _has_fields(obj):
-            yield from self._of_made(obj)
+        elif self._says(obj):
+            yield from _of_made(obj, self.records[id(obj)].contents)
         else:
             shown = obj.origin.show() if isinstance(obj, Shadow) else obj
             what = shown if isinstance(shown, str) else "a value of the run"
             raise Unsayable(f"{what} is changed in one way")
 
-    def _of_table(self, s: DictShadow) -> Iterator[Change]:
-        before, known, _, _ = self.tables.get(id(s), ({}, set(), set(), False))
-        if s.reordered():
-            raise Unsayable(f"the order of {s.origin.show()} is changed")
-        for key in {**before, **s.base, **s.twin}:
-            old = before.get(key, MISSING)
-            if key not in before and not (key in known and key in s.base):
-                old = s.base.get(key, MISSING)  # loaded since, or not there
-            new = dict.get(s.twin, key, MISSING)
-            if new is not old:
-                if new is MISSING:
-                    raise Unsayable(f"{key!r} of {s.origin.show()} is removed")
-                yield Change(s, key, old, new)
-
-    def _of_stand_in(self, s: TensorShadow) -> Iterator[Change]:
-        before = dict(self.shadows[id(s)][1]) if id(s) in self.shadows else {}
-        now = dict(s.mark())
-        for name in {*before, *now}:
-            if before.get(name) == now.get(name) or name == "_storage":
-                continue
-            if name != "_grad":
-                raise Unsayable(f"{name} of {s.origin.show()} is changed")
-            old = self.grads.get(id(s.twin), UNREAD)
-            yield Change(s.twin, "_grad", s.grad if old is UNREAD else old, s.twin._grad)
+    def _says(self, obj: Any) -> bool:
+        """True if what differs is an entry or an attribute of an object."""
+        if not isinstance(obj, dict | list | CellType) and not has_fields(obj):
+            return False
+        own = own_of(obj) if isinstance(obj, dict | list | BaseException) else ()
+        return own == self.records[id(obj)].mark[: len(own)]
 
     def _of_tensor(self, t: Tensor) -> Iterator[Change]:
-        before, now = self.copies[id(t)], _copy(t)
+        before, now = self.records[id(t)].contents[0], fields_of_instance(t)
         for name in {*before, *now}:
             if name == "_counts" or before.get(name) is now.get(name):
                 continue
@@ -256,24 +241,49 @@ class Before(State):
 
     def _is_moved(self, t: Tensor) -> bool:
         """True if a tensor's position on the tape is as it was, or a write in place changed it."""
-        before = self.places[id(t)][1]
-        storage = t._storage
-        written = id(storage) in self.histories and storage.history != self.histories[id(storage)]
-        now = place_of(t)
+        before, now = self.records[id(t)].contents[2], place_of(t)
+        storage = self.records.get(id(t._storage))
+        written = storage is not None and t._storage.history != storage.contents[1]
         return written or now == before or now.history != before.history
 
-    def _of_made(self, obj: Any) -> Iterator[Change]:
-        before, now = self.copies[id(obj)], _copy(obj)
-        if isinstance(obj, list) and len(before) > len(now):
-            raise Unsayable("a list is shorter after one way")
-        target = object.__getattribute__(obj, "__dict__") if _has_fields(obj) else obj
-        kept = [k for k in now if k in before]
-        if kept != [k for k in before if k in now] or len(kept) != len(before):
-            raise Unsayable("an entry is removed, or another order is made")
-        for key, value in now.items():
-            old = before.get(key, MISSING)
-            if old is not value:
-                yield Change(target, key, old, value)
+
+def _of_table(s: DictShadow, before: dict[Any, Any], known: frozenset[Any]) -> Iterator[Change]:
+    if s.reordered():
+        raise Unsayable(f"the order of {s.origin.show()} is changed")
+    for key in {**before, **s.base, **s.twin}:
+        old = before.get(key, MISSING)
+        if key not in before and not (key in known and key in s.base):
+            old = s.base.get(key, MISSING)  # loaded since, or not there
+        new = dict.get(s.twin, key, MISSING)
+        if new is not old:
+            if new is MISSING:
+                raise Unsayable(f"{key!r} of {s.origin.show()} is removed")
+            yield Change(s, key, old, new)
+
+
+def _of_stand_in(s: TensorShadow, record: Record) -> Iterator[Change]:
+    before, now = dict(record.mark), dict(mark_of_part(s) or ())
+    for name in {*before, *now}:
+        if before.get(name) == now.get(name):
+            continue
+        if name != "_grad":
+            raise Unsayable(f"{name} of {s.origin.show()} is changed")
+        old = record.contents[1]
+        yield Change(s.twin, "_grad", s.grad if old is UNREAD else old, s.twin._grad)
+
+
+def _of_made(obj: Any, before: dict[Any, Any]) -> Iterator[Change]:
+    now = entries_of(obj)
+    if isinstance(obj, list) and len(before) > len(now):
+        raise Unsayable("a list is shorter after one way")
+    target, owner = (fields_in(obj), obj) if has_fields(obj) else (obj, None)
+    kept = [k for k in now if k in before]
+    if kept != [k for k in before if k in now] or len(kept) != len(before):
+        raise Unsayable("an entry is removed, or another order is made")
+    for key, value in now.items():
+        old = before.get(key, MISSING)
+        if old is not value:
+            yield Change(target, key, old, value, owner)
 
 
 _PLAIN: Final[tuple[Any, ...]] = (
@@ -327,30 +337,3 @@ def same_place(a: Any, b: Any) -> bool:
     if is_loop(a):
         return same_place(a.__reduce__()[1:], b.__reduce__()[1:])
     return type(a) in (int, range, str) and bool(a == b)
-
-
-def _has_fields(obj: Any) -> bool:
-    """An instance whose state is its dictionary."""
-    cls = type(obj)
-    return (
-        is_python_class(cls)
-        and not isinstance(obj, type | dict | list | Tensor | Shadow | Frame)
-        and "__dict__" in dir(cls)
-        and type(getattr(obj, "__dict__", None)) is dict
-        and not any("__slots__" in vars(base) for base in cls.__mro__[:-1])
-    )
-
-
-def _copy(obj: Any) -> dict[Any, Any]:
-    if isinstance(obj, dict):
-        return dict(dict.items(obj))
-    if isinstance(obj, list):
-        return dict(enumerate(list.__iter__(obj)))
-    if isinstance(obj, CellType):
-        try:
-            return {"cell_contents": obj.cell_contents}
-        except ValueError:
-            return {}
-    if isinstance(obj, Tensor):
-        return fields_of_instance(obj)
-    return dict(object.__getattribute__(obj, "__dict__")) if _has_fields(obj) else {}

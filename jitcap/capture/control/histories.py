@@ -115,5 +115,5 @@ def writes_of_round(
     for stand, (key, storage) in zip(stands[first:], storages.items(), strict=True):
         rows = s.counts.get(key, [])[len(counted.get(key, ())) :]
         unknown = sum(count - most for _, most, count in rows)
-        ends.append(stand + (storage.version - before.storages[key][1]) + unknown)
+        ends.append(stand + (storage.version - before.version(storage)) + unknown)
     return ends

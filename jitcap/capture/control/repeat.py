@@ -104,17 +104,18 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
     if going is not None and index != loop.head:  # else it stands there
         going.enter(frame)
     try:
-        if len(loop.exits) > 1 or None in direct:
-            with _region(s, end):
-                merge(end, starts, value)
-            which = frame.pop()
-        else:
-            truth = control_flow.truth(value)
-            which = truth if direct[1] == AGAIN else truth.logical_not()
-        if not _is_open(which):
-            end.leave(0 if which is False else which)
-            return True
-        return Round(s, end, which, index).record(merge)
+        with state:
+            if len(loop.exits) > 1 or None in direct:
+                with _region(s, end):
+                    merge(end, starts, value)
+                which = frame.pop()
+            else:
+                truth = control_flow.truth(value)
+                which = truth if direct[1] == AGAIN else truth.logical_not()
+            if not _is_open(which):
+                end.leave(0 if which is False else which)
+                return True
+            return Round(s, end, which, index).record(merge)
     except (NotRolled, Break, Unsayable, DataDependent, UnknownValue) as why:
         reason = str(why.what if isinstance(why, Break) else why)
         frame.fast, frame.stack, frame.pc = before
@@ -296,12 +297,13 @@ class Round:
         depth = len(s.vm.frames)
         s.vm.frames.append(inner)
         before, counted = Before(s, inner), s.counts
-        self.was_there = lambda x: id(x) in before.seen
+        self.was_there = before.was_there
         s.counts = {k: [*v] for k, v in counted.items()}
+        before.open()
         try:
             for change in self.entries.values():
                 trees.append(fill(change.before, [next(given) for _ in leaves_of(change.before)]))
-                change.put(trees[-1])
+                before.put(change, trees[-1])
             self.objects.wholes = wholes_in(trees)
             for tree in self.unset.values():
                 _ = [next(given) for _ in leaves_of(tree)]
@@ -322,6 +324,7 @@ class Round:
             with suppress(Unsayable):
                 before.changes()
             before.put_back()
+            before.close()
             s.counts = counted
         if several:
             return which == AGAIN, [which, *ends]

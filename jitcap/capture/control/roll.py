@@ -31,8 +31,8 @@ from jitcap.base.breaks import Again, Break
 from jitcap.base.modes import Modes
 from jitcap.capture.control.appended import Appended, Place, put, stand_in, value_at
 from jitcap.capture.control.behind import Behind, NotRolled
+from jitcap.capture.control.log import Region
 from jitcap.capture.control.paths import looks, needed
-from jitcap.capture.control.state import State
 from jitcap.capture.control.steps import (
     KINDS,
     Counts,
@@ -104,20 +104,21 @@ def roll(s: Any, frame: Frame, end: int) -> Any:
     left = s.tries(iterator, "steps", TRIES)
     if not left:
         return _as_it_stands(iterator)
-    state = State(s)
     needs: dict[int, bool] = {}
-    while True:
-        try:
-            trial = Trial(s, frame, end, through, state, needs)
-            if trial.record():
-                trial.leave()
-                return True
-        except (NotRolled, Break, DataDependent, UnknownValue):
-            moved = not same_place(steps(iterator, s.outside.shadow), through)
-            if moved or next(state.changes(), None) is not None:
-                raise Again(site) from None
-            return False if left > 1 else _by_rounds(s, frame, end)
-        needs = trial.later()
+    with Region(s) as region:
+        while True:
+            try:
+                trial = Trial(s, frame, end, through, region, needs)
+                if trial.record():
+                    trial.leave()
+                    return True
+            except (NotRolled, Break, DataDependent, UnknownValue):
+                moved = not same_place(steps(iterator, s.outside.shadow), through)
+                if moved or next(region.changed(), None) is not None:
+                    raise Again(site) from None
+                break
+            needs = trial.later()
+    return False if left > 1 else _by_rounds(s, frame, end)
 
 
 def _by_rounds(s: Any, frame: Frame, end: int) -> Any:
@@ -141,9 +142,9 @@ class Trial:
     inner: Frame | None = None  # in which the step is interpreted
 
     def __init__(
-        self, s: Any, frame: Frame, end: int, through: Steps, state: State, needs: dict[int, bool]
+        self, s: Any, frame: Frame, end: int, through: Steps, region: Region, needs: dict[int, bool]
     ) -> None:
-        self.s, self.frame, self.end, self.through, self.state = s, frame, end, through, state
+        self.s, self.frame, self.end, self.through, self.region = s, frame, end, through, region
         self.length = through.length or 0
         self.sized = type(self.length) is not int
         if self.sized and not self.length > 0:
@@ -152,10 +153,10 @@ class Trial:
         self.first, self.step = (self.length - 1, -1) if backwards else (0, 1)
         if isinstance(through, Counts):
             self.first, self.step = through.first, through.step
-        region = frame.bytecode.instructions[frame.pc : end]
-        if any(i.op in _LEAVING for i in region):
+        body = frame.bytecode.instructions[frame.pc : end]
+        if any(i.op in _LEAVING for i in body):
             raise NotRolled
-        self.stored = {i.arg for i in region if i.op in ("STORE_FAST", "DELETE_FAST")}
+        self.stored = {i.arg for i in body if i.op in ("STORE_FAST", "DELETE_FAST")}
         every = set(frame.code.co_varnames)
         self.read = every if looks(frame.code) else needed(frame.code, frame.pc)
         self.left = every if looks(frame.code) else needed(frame.code, end)
@@ -173,7 +174,7 @@ class Trial:
         self.loop = Loop(s.tracer, leaves, [], self.length, self.step < 0)
         self.loop.numbers = [(self.counter.leaf, self.first, self.step)]
         self.elements = Elements(self)
-        self.written = Written(s, self.numbers, state.seen.values())
+        self.written = Written(s, self.numbers, region.seen.values())
         self.count = 0  # instructions of a step
 
     # ---- the step
@@ -284,7 +285,7 @@ class Trial:
         """Determine the values of the step that are live after the loop."""
 
         def was_there(x: Tensor) -> bool:
-            return id(x) in self.state.seen or self.s.outside.shadow(x) is not None
+            return self.s.outside.shadow(x) is not None or self.region.was_there(x)
 
         self.behind = Behind(
             self.given, self.start, ends, self.elements.rows, was_there, self.is_outer,
@@ -388,6 +389,7 @@ class Trial:
                 pieces = self.behind.pieces(each.values[0], loop)
                 put(frame, place, SizedRows(site, (*each.target, *pieces)))
                 continue
+            self.s.log.writing(each.target)
             for i in range(self.length):
                 each.target.extend(
                     fill(v, [behind.at(x, i) for _, x in leaves_of(v)]) for v in each.values
@@ -399,6 +401,7 @@ class Trial:
             self.s.inner[id(x)] = x, site
         for x, others in behind.ties():
             self.s.ties.add(site, x, [(y, _memory(y)) for y in others], hidden=False)
+        self.s.log.giving(frame.stack[-1:])
         _exhaust(frame.pop())
         frame.count += more
         frame.pc = self.end

@@ -9,22 +9,28 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
+import numpy as np
+
 from eager import random
+from eager.core.storage import Storage
 from eager.core.tensor import Tensor
 from jitcap.base.call_policy import is_python_class
 from jitcap.base.modes import Modes
 from jitcap.base.origin import is_unset
 from jitcap.base.walks import reach
+from jitcap.capture.control.histories import place_of
 from jitcap.capture.interpret import Frame, Generator
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.base import parts_of as items_of
-from jitcap.capture.kinds.cells import is_empty
+from jitcap.capture.kinds.cells import CellShadow, is_empty
+from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.kinds.objects import slots_of
+from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.outside import Shadow
 
 Mark = tuple[Any, ...]
@@ -37,34 +43,39 @@ class State:
         self.session = session
         self.seen: dict[int, Any] = {}
         self.marks: dict[int, Mark] = {}
-        self.shadows = {id(s): (s, s.mark()) for s in shadows_of(session)}
-        self.rest = _rest(session)
+        self.shadows = {id(s): (s, mark_of_part(s)) for s in shadows_of(session)}
         for obj in reach(_roots(session), lambda obj: _parts(session, obj), id):
             self.seen[id(obj)] = obj
             mark = self._mark(obj)
             if mark is not None:
                 self.marks[id(obj)] = mark
+        tensors = [t for t in self.seen.values() if isinstance(t, Tensor)]
+        self.counters = {id(t._storage): (t._storage, mark_of_part(t._storage)) for t in tensors}
 
     def changes(self) -> Iterator[Any]:
-        """The objects that were there and are different now, and words for what is no object."""
+        """The objects that were there and are different now."""
         for shadow in shadows_of(self.session):
             _, before = self.shadows.get(id(shadow), (shadow, ()))  # it was loaded since
-            if shadow.mark() != before:
+            if mark_of_part(shadow) != before:
                 yield shadow
         for key, before in self.marks.items():
             obj = self.seen[key]
             now = self._mark(obj)
             if now is not None and now != before:  # None: it was loaded since, see above
                 yield obj
-        for what, before, now in zip(_REST, self.rest, _rest(self.session), strict=True):
-            if before != now:
-                yield what
+        for storage, before in self.counters.values():
+            if mark_of_part(storage) != before:
+                yield storage
+
+    def known(self) -> set[int]:
+        """Ids of all that is compared."""
+        return {*self.marks, *self.shadows, *self.counters}
 
     def _mark(self, obj: Any) -> Mark | None:
         """Equal as long as the object is not changed; None for what cannot be, or is a twin."""
         if self.session.outside.by_twin.get(id(obj)) is not None:
             return None
-        return _mark_of_tensor(obj) if isinstance(obj, Tensor) else mark_of(obj)
+        return mark_of_part(obj)
 
 
 def _roots(session: Any) -> list[Any]:
@@ -76,11 +87,16 @@ def _roots(session: Any) -> list[Any]:
 def _parts(session: Any, obj: Any) -> list[Any]:
     """Values that the program may reach through an object. The rest may change at any time: it is
     another thread's, or the host's."""
+    return [p for p in reachable(session, obj) if id(p) not in session.idle]
+
+
+def reachable(session: Any, obj: Any) -> list[Any]:
+    """Values that an object of the program refers to."""
     if isinstance(obj, FunctionType) and id(obj) not in session.made:
         return []  # a function from outside has twins of its cells
     shadow = session.outside.by_twin.get(id(obj))
-    found = None if shadow is None else shadow.reachable()
-    return [p for p in (parts_of(obj) if found is None else found) if id(p) not in session.idle]
+    found: list[Any] | None = None if shadow is None else shadow.reachable()
+    return parts_of(obj) if found is None else found
 
 
 def known_elsewhere(session: Any, frame: Frame, rest: dict[str, Any], values: list[Any]) -> bool:
@@ -96,12 +112,11 @@ def known_elsewhere(session: Any, frame: Frame, rest: dict[str, Any], values: li
 
 
 HOST_CALL: Final = "a call of the host"
-_REST: Final = (
-    HOST_CALL, "a number drawn by the host", "a seed", "the mode of autograd",
-)  # fmt: skip
+MODE: Final = "the mode of autograd"
+REST: Final = (HOST_CALL, "a number drawn by the host", "a seed", MODE)
 
 
-def _rest(session: Any) -> Mark:
+def rest_of(session: Any) -> Mark:
     draws = session.tracer.draws.values()
     return (
         len(session.host_calls),
@@ -116,23 +131,38 @@ def shadows_of(session: Any) -> Iterator[Shadow]:
         yield from shadow.parts()
 
 
+def mark_of_part(x: Any) -> Mark | None:
+    """Contents as in `mark_of`, also of a shadow, a tensor (all that eager keeps of it, but for its
+    counters), and these counters."""
+    if isinstance(x, Storage):
+        return x.version, x.history
+    if isinstance(x, TensorShadow):
+        return tuple(pair for pair in x.mark() if pair[0] != "_storage")
+    if isinstance(x, Shadow):
+        return x.mark()
+    return _mark_of_tensor(x) if isinstance(x, Tensor) else mark_of(x)
+
+
 def _mark_of_tensor(t: Tensor) -> Mark:
-    """All that eager keeps of it."""
     fields = fields_of_instance(t)
-    storage = fields.pop("_counts")
-    hooks = [tuple(x or ()) for x in (t._hooks, t._accumulate_hooks)]
-    counts = (0, 0) if storage is None else (storage.version, storage.history)
-    return *((k, id(v)) for k, v in fields.items()), *hooks, *counts
+    fields.pop("_counts")
+    return tuple((k, id(v)) for k, v in fields.items())
 
 
 def mark_of(obj: Any) -> Mark | None:
     """The contents of an object that can change, by identity; None for what cannot."""
     if isinstance(obj, list | collections.deque):
-        return tuple(map(id, items_of(obj)))
+        return *own_of(obj), *map(id, items_of(obj))
     if isinstance(obj, dict):
-        return tuple((_name(k), id(v)) for k, v in dict.items(obj))
+        return *own_of(obj), *((_name(k), id(v)) for k, v in _items(obj))
     if isinstance(obj, set):
-        return (frozenset(map(_name, items_of(obj))),)
+        return *own_of(obj), frozenset(map(_name, items_of(obj)))
+    if isinstance(obj, bytearray):
+        return *own_of(obj), bytes(obj)
+    if isinstance(obj, np.ndarray):
+        return obj.shape, obj.strides, obj.dtype, obj.tobytes()
+    if isinstance(obj, BaseException):
+        return *own_of(obj), *((k, id(v)) for k, v in fields_of_instance(obj).items())
     if isinstance(obj, CellType):
         return () if is_empty(obj) else (id(obj.cell_contents),)
     if isinstance(obj, Frame):
@@ -148,9 +178,26 @@ def mark_of(obj: Any) -> Mark | None:
     if hasattr(type(obj), "__next__"):
         return (_position(obj),)
     if is_python_class(type(obj)):
-        fields = fields_of_instance(obj)
-        return tuple((k, id(v)) for k, v in fields.items())
+        return tuple((k, id(v)) for k, v in fields_of_instance(obj).items())
     return None
+
+
+def own_of(obj: Any) -> tuple[int, ...]:
+    """Parts of a container or an error besides its entries or attributes, by identity."""
+    return tuple(map(id, _beside(obj)))
+
+
+def _beside(obj: Any) -> list[Any]:
+    """Slots, which the program's classes may have; the arguments of an error, and its cause."""
+    own = [obj.args, obj.__cause__] if isinstance(obj, BaseException) else []
+    return [*own, *slots_in(obj).values()] if is_python_class(type(obj)) else own
+
+
+def _items(table: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
+    """The entries in their order, which an `OrderedDict` keeps beside that of the dictionary."""
+    if isinstance(table, collections.OrderedDict):
+        return collections.OrderedDict.items(table)
+    return dict.items(table)
 
 
 def _position(iterator: Any) -> Any:
@@ -164,9 +211,25 @@ def fields_of_instance(obj: Any) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     with suppress(AttributeError):
         fields.update(object.__getattribute__(obj, "__dict__"))
-    for name, descriptor in slots_of(type(obj)):
-        fields[name] = MISSING if is_unset(descriptor, obj) else descriptor.__get__(obj)
-    return fields
+    return fields | slots_in(obj)
+
+
+def slots_in(obj: Any) -> dict[str, Any]:
+    """The slots of an instance."""
+    return {
+        name: MISSING if is_unset(descriptor, obj) else descriptor.__get__(obj)
+        for name, descriptor in slots_of(type(obj))
+    }
+
+
+def fields_in(obj: Any) -> dict[str, Any] | None:
+    """The dictionary of an instance; None where it has none."""
+    if isinstance(obj, type) or not is_python_class(type(obj)):
+        return None
+    with suppress(AttributeError):
+        found: dict[str, Any] = object.__getattribute__(obj, "__dict__")
+        return found
+    return None
 
 
 def _name(key: Any) -> Any:
@@ -185,9 +248,13 @@ def parts_of(obj: Any) -> list[Any]:
     if isinstance(obj, Holder):
         return obj.held()
     if isinstance(obj, dict):
-        return [*dict.keys(obj), *dict.values(obj)]
+        return [*dict.keys(obj), *dict.values(obj), *_of_class(obj)]
     if isinstance(obj, list | collections.deque | tuple | set | frozenset):
-        return [*items_of(obj)]
+        return [*items_of(obj), *_of_class(obj)]
+    if isinstance(obj, BaseException):
+        return [*_beside(obj), *_of_class(obj)]
+    if isinstance(obj, np.ndarray):
+        return [obj.base]
     if isinstance(obj, CellType):
         return [] if is_empty(obj) else [obj.cell_contents]
     if isinstance(obj, Frame):
@@ -202,7 +269,55 @@ def parts_of(obj: Any) -> list[Any]:
         return [obj.func, obj.args, obj.keywords]
     if isinstance(obj, Tensor):
         view = obj._view
-        return [obj._grad, *([] if view is None else [view.base])]
+        hooks = [obj._hooks, obj._accumulate_hooks]
+        return [obj._grad, *hooks, *([] if view is None else [view.base])]
     if isinstance(obj, type) or not is_python_class(type(obj)):
         return []
     return [*fields_of_instance(obj).values()]
+
+
+def _of_class(obj: Any) -> list[Any]:
+    """The dictionary and the slots of an instance whose class derives from a container."""
+    fields = fields_in(obj)
+    return (
+        [*_beside(obj), *([] if fields is None else [fields])] if is_python_class(type(obj)) else []
+    )
+
+
+def has_fields(obj: Any) -> bool:
+    """An instance whose state is its dictionary."""
+    cls = type(obj)
+    return (
+        is_python_class(cls)
+        and not isinstance(obj, type | dict | list | Tensor | Shadow | Frame)
+        and "__dict__" in dir(cls)
+        and type(getattr(obj, "__dict__", None)) is dict
+        and not any("__slots__" in vars(base) for base in cls.__mro__[:-1])
+    )
+
+
+def contents_of(x: Any) -> Any:
+    """Snapshot of what an object (of one from outside its shadow) has, to compare and to put back:
+    entries by their keys; None for a kind that has none."""
+    if isinstance(x, DictShadow):
+        return dict(x.twin), frozenset(x.known)
+    if isinstance(x, CellShadow):
+        return x.twin.cell_contents if x.changed() else MISSING
+    if isinstance(x, TensorShadow):
+        return contents_of(x.twin)
+    if isinstance(x, Tensor):
+        return fields_of_instance(x), x._grad, place_of(x)
+    if isinstance(x, Storage):
+        return x.version, x.history
+    return dict(vars(x)) if isinstance(x, type) else entries_of(x)
+
+
+def entries_of(obj: Any) -> dict[Any, Any]:
+    """Entries of a dictionary, a list, a cell or an instance that was made inside."""
+    if isinstance(obj, dict):
+        return dict(_items(obj))
+    if isinstance(obj, list):
+        return dict(enumerate(list.__iter__(obj)))
+    if isinstance(obj, CellType):
+        return {} if is_empty(obj) else {"cell_contents": obj.cell_contents}
+    return dict(object.__getattribute__(obj, "__dict__")) if has_fields(obj) else {}

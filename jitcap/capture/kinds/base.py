@@ -150,11 +150,11 @@ class Session:
             raise
 
     def setattr(self, obj: Any, name: str, value: Any) -> None:
-        self.wrote(obj, name)
+        self.writing(obj, name)
         kind_of(obj).setattr(self, obj, name, value)
 
     def delattr(self, obj: Any, name: str) -> None:
-        self.wrote(obj, name)
+        self.writing(obj, name)
         kind_of(obj).delattr(self, obj, name)
 
     def asked(self, obj: Any, name: str, *args: Any) -> Any:
@@ -174,16 +174,17 @@ class Session:
         return kind_of(obj).getitem(self, obj, key) if found is MISSING else found
 
     def setitem(self, obj: Any, key: Any, value: Any) -> None:
-        self.wrote(obj, key)
+        self.writing(obj, key)
         if self.asked(obj, "__setitem__", key, value) is MISSING:
             kind_of(obj).setitem(self, obj, key, value)
 
     def delitem(self, obj: Any, key: Any) -> None:
-        self.wrote(obj, key)
+        self.writing(obj, key)
         if self.asked(obj, "__delitem__", key) is MISSING:
             kind_of(obj).delitem(self, obj, key)
 
     def contains(self, item: Any, container: Any) -> Any:
+        self.log.giving((container,))
         if type(container) is dict and type(item) is str:
             return kind_of(container).contains(self, container, item)
         found = self.asked(container, "__contains__", item)
@@ -211,6 +212,7 @@ class Session:
 
     def iter(self, obj: Any) -> Any:
         """`iter(obj)`: something whose `__next__` native code and `next` can call."""
+        self.log.giving((obj,))
         iterator = self.asked(obj, "__iter__")
         if iterator is MISSING:
             return kind_of(obj).iter(self, obj)
@@ -219,6 +221,7 @@ class Session:
         return self.driven(iterator)
 
     def next(self, iterator: Any) -> Any:
+        self.log.giving((iterator,))
         found = self.asked(iterator, "__next__")
         return kind_of(iterator).next(self, iterator) if found is MISSING else found
 
@@ -305,8 +308,10 @@ class Session:
         if shadow is not None and not self.outside.is_fixed(value):
             self.hashed[id(value)] = shadow
 
-    def wrote(self, obj: Any, key: Any = None) -> None:
-        """Note the user's line that writes to an object from outside."""
+    def writing(self, obj: Any, key: Any = None) -> None:
+        """An object of the program is about to be written, at this key: note what it was, and the
+        user's line if it is from outside. Every write of capture is announced here."""
+        self.log.writing(obj)
         shadow = self.outside.shadow(obj)
         if shadow is not None:
             where = self.where()
@@ -336,6 +341,7 @@ class Session:
 
     line: Callable[[], str]
     where: Callable[[], Any]
+    log: Any  # of writes, while somebody asks for them
     ties: Any  # what results of branches could be the same as
     undecided: Callable[[Any], bool]
     as_bool: Callable[[Any], Any]

@@ -278,7 +278,7 @@ class BuiltinKind(FixedKind):
         if of_type is not None:
             return of_type(s, owner, *args, **kwargs)
         if owner is not None and not isinstance(owner, ModuleType):
-            s.wrote(owner)
+            s.writing(owner)
             return kind_of(owner).invoke(s, owner, fn, args, kwargs)
         module = getattr(fn, "__module__", None) or getattr(owner, "__name__", "")
         if owner is None and hasattr(builtins, fn.__qualname__.partition(".")[0]):

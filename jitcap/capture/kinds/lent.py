@@ -284,13 +284,14 @@ def natively(
                 if not same_parts([*parts_of(original)], held):
                     raise Break("effect", f"{fn.__name__}() asks what changes its operands")
                 if isinstance(mirror, list | collections.deque):
-                    _write_back(original, [back(s, v) for v in mirror])
+                    _write_back(s, original, [back(s, v) for v in mirror])
     finally:
         s.mirrors = outer
 
 
-def _write_back(original: Any, parts: list[Any]) -> None:
+def _write_back(s: Session, original: Any, parts: list[Any]) -> None:
     if not same_parts(parts, [*parts_of(original)]):
+        s.writing(original)
         original.clear()
         original.extend(parts)
 

@@ -340,6 +340,7 @@ class DictKind(MeasuredKind):
             factory = getattr(obj, "default_factory", None)
             if factory is not None:
                 value = s.call(factory, (), {})
+                s.writing(obj, key)
                 self.setitem(s, obj, key, value)
                 return value
         raise KeyError(s.known(key))

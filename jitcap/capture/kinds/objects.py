@@ -250,6 +250,7 @@ def touch_slot(s: Session, obj: Any, name: str, descriptor: Any) -> None:
 
 def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
     """`object.__setattr__(obj, name, value)`; of MISSING `object.__delattr__(obj, name)`."""
+    s.writing(obj, name)
     cls, raw = type(obj), class_raw(s, type(obj), name)
     given = () if value is MISSING else (value,)
     way, other = ("__set__", "__delete__") if given else ("__delete__", "__set__")
@@ -272,7 +273,7 @@ def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
         if own_field(s, obj, name) is MISSING:
             raise AttributeError(f"{shown(cls)!r} object has no attribute {name!r}")
         fields = fields_of(s, obj)
-        s.wrote(fields, name)
+        s.writing(fields, name)
         kind_of(fields).delitem(s, fields, name)
     elif name in ("__dict__", "__class__"):
         raise Break("effect", f"{name} of a {cls.__qualname__} is replaced")
@@ -285,7 +286,7 @@ def default_put(s: Session, obj: Any, name: str, value: Any) -> None:
 def store_field(s: Session, obj: Any, name: str, value: Any) -> None:
     """Write the instance dictionary, whatever a subclass of `dict` that is one overrides."""
     fields = fields_of(s, obj)
-    s.wrote(fields, name)
+    s.writing(fields, name)
     kind_of(fields).setitem(s, fields, name, value)
 
 

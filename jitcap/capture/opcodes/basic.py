@@ -254,6 +254,7 @@ def store_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     if frame.namespace is None:
         vm.world.store_global(frame, ins.arg, frame.pop())
     else:
+        vm.world.writing(frame.namespace)
         frame.namespace[ins.arg] = frame.pop()
 
 
@@ -261,10 +262,12 @@ def store_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 def delete_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     if frame.namespace is None or ins.arg not in frame.namespace:
         raise NameError(f"name {ins.arg!r} is not defined", name=ins.arg)
+    vm.world.writing(frame.namespace)
     del frame.namespace[ins.arg]
 
 
 @opcode("SETUP_ANNOTATIONS")
 def setup_annotations(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     if frame.namespace is not None:
+        vm.world.writing(frame.namespace)
         frame.namespace.setdefault("__annotations__", {})

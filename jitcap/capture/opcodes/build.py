@@ -53,6 +53,7 @@ def _container(vm: Interpreter, frame: Frame, ins: Instruction) -> Any:
     """The container being built, below the top of the stack (from outside, after a split)."""
     target = frame.stack[-ins.arg]
     vm.world.settle(target)
+    vm.world.writing(target)
     return target
 
 

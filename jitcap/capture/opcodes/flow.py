@@ -124,6 +124,7 @@ def raise_varargs(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     error = _exception(vm, frame.pop(), "exceptions must derive from BaseException")
     vm.world.raising(error)
     if cause is not NULL:
+        vm.world.writing(error)
         text = "exception causes must derive from BaseException"
         error.__cause__ = None if cause is None else _exception(vm, cause, text)
     try:

@@ -107,4 +107,4 @@ def a_list_that_grows_while_it_is_gone_through(x):
     return out
 
 
-splits(a_list_that_grows_while_it_is_gone_through)
+one(a_list_that_grows_while_it_is_gone_through)

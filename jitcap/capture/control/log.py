@@ -1,0 +1,281 @@
+"""Capture: the write log. an object that is about to be written -> what it was, while one asks.
+
+Every write of capture to an object that the program may reach is announced to `Log.writing`, before
+it is made. While a `Region` is open (a way of a branch, a round, a step, a part of the graph), it
+keeps what the object was at its first write; what differs at the end is what the region changed.
+Native code may write what it is given: that is announced as a whole. What is only loaded from
+outside is no write.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from types import FunctionType
+from typing import Any, Final, Self
+
+import numpy as np
+
+from eager import random
+from eager.base.config import config
+from eager.base.dataclass import dataclass
+from eager.core.stand_in import StandInStorage
+from eager.core.storage import Storage
+from eager.core.sym import SymNumber
+from eager.core.tensor import Tensor
+from eager.core.traced import Traced
+from jitcap.base.walks import reach
+from jitcap.capture.control.state import (
+    REST,
+    State,
+    contents_of,
+    fields_in,
+    mark_of_part,
+    parts_of,
+    reachable,
+    rest_of,
+    slots_in,
+)
+from jitcap.capture.interpret import Frame, Generator
+from jitcap.capture.kinds.tensors import TensorShadow
+from jitcap.capture.outside import Shadow
+from jitcap.graph.tracer import part_number
+
+_FIXED: Final = frozenset({int, float, complex, bool, str, bytes, type(None), tuple, SymNumber})
+_FILLED: Final = (
+    list, dict, set, bytearray, collections.deque, np.ndarray, random.Generator,
+)  # fmt: skip
+
+
+# Functions that change no elements of a tensor, but the tensor; others end with "_".
+_MARKING: Final = frozenset({"retain_grad", "register_hook", "register_post_accumulate_grad_hook"})
+
+
+class Unlogged(BaseException):
+    """Error of capture itself: the log differs from what a comparison finds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """An object (of one from outside its shadow) before its first write in a region: `mark` is
+    equal as long as it is not changed, `contents` is what can be put back (see `contents_of`)."""
+
+    obj: Any
+    mark: Any
+    contents: Any
+    memory: Any = None  # of a tensor, or of the counters of one: where it was traced
+
+    def is_changed(self) -> bool:
+        return bool(mark_of_part(self.obj) != self.mark)
+
+
+class Log:
+    """The regions of one capture that are open, the innermost last."""
+
+    def __init__(self) -> None:
+        self.open: list[Region] = []
+
+    def writing(self, obj: Any) -> None:
+        """An object is about to be written, or may be."""
+        if self.open and type(obj) not in _FIXED:
+            self.open[-1].note(obj)
+
+    def calling(self, fn: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> None:
+        """A call of what is no function of the program: see `giving`."""
+        if self.open and type(fn) is not FunctionType:
+            self.giving((getattr(fn, "__self__", None), *args, *kwargs.values()))
+
+    def giving(self, values: Iterable[Any]) -> None:
+        """Native code gets values, and may write to containers and instances. An iterator is moved,
+        and those that it goes through. What is written to tensors is announced by itself."""
+        for value in values if self.open else ():
+            if type(value) in _FIXED or isinstance(value, Tensor):
+                continue
+            if hasattr(type(value), "__next__"):
+                for iterator in reach([value], _driven, id):
+                    self.open[-1].note(iterator)
+            elif isinstance(value, _FILLED):
+                self.open[-1].note(value)
+            elif (fields := fields_in(value)) is not None:
+                for held in (value, *fields.values()):
+                    if held is value or isinstance(held, _FILLED):
+                        self.open[-1].note(held)
+
+    def running(self, function: FunctionType, owner: Any, given: Sequence[Any]) -> None:
+        """A function of `eager` is run, which may write to the tensor that it is called on."""
+        name = function.__name__
+        if self.open and (name.endswith("_") or name in _MARKING):
+            self.writing(given[0] if owner is None and given else owner)
+
+
+def _driven(iterator: Any) -> list[Any]:
+    """The iterators that one goes through."""
+    held = gc.get_referents(iterator)
+    held += [x for each in held if type(each) is tuple for x in each]
+    return [x for x in held if hasattr(type(x), "__next__")]
+
+
+def memory_of(x: Any) -> Any:
+    """The traced memory of a tensor; None where there is none."""
+    return x._array.storage if isinstance(x, Tensor) and type(x._array) is Traced else None
+
+
+class Region:
+    """A piece of the program that is read between two moments: a way of a branch, a round, a step,
+    a part of the graph. It is open inside of `with`; what it has written, the region around it has,
+    too."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.records: dict[int, Record] = {}  # by id of what was written
+        self.parts: dict[int, tuple[Any, list[Any]]] = {}  # of that, what it led to before
+        self.rest = rest_of(session)
+        # Roots from which the program's objects are reachable now.
+        self.roots: list[Any] = [*session.vm.frames, *session.vm.generators]
+        self.made, self.loaded = len(session.made), len(session.outside.by_real)
+        self.begun = part_number()
+        self.oracle = State(session) if config.check else None
+
+    def open(self) -> None:
+        self.session.log.open.append(self)
+
+    def close(self) -> None:
+        regions = self.session.log.open
+        assert regions.pop() is self
+        if regions:
+            regions[-1].take(self)
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def take(self, inner: Region) -> None:
+        """Note what a region inside has written."""
+        for key, record in inner.records.items():
+            self.records.setdefault(key, record)
+        for key, parts in inner.parts.items():
+            self.parts.setdefault(key, parts)
+
+    def note(self, obj: Any) -> None:
+        """An object is about to be written."""
+        if obj is None or id(obj) in self.parts:
+            return
+        s = self.session
+        shadow = s.outside.by_twin.get(id(obj))
+        parts = None if shadow is None else shadow.reachable()
+        self.parts[id(obj)] = obj, parts_of(obj) if parts is None else parts
+        memory = memory_of(obj)
+        for part in (obj,) if shadow is None else shadow.parts():
+            self._record(part, memory)
+        if isinstance(obj, Tensor):
+            self._record(obj._storage, memory)
+            if obj._view is not None:  # which gets another history
+                self.note(obj._view.base)
+        elif isinstance(obj, np.ndarray):
+            self.note(obj.base)
+        elif isinstance(obj, Generator):
+            self.note(obj.frame)
+        elif isinstance(obj, FunctionType):
+            self.note(obj.__dict__)
+        elif shadow is None and (fields := fields_in(obj)) is not None:
+            self.note(fields)
+        elif id(obj) in s.dictionaries:
+            self.note(s.dictionaries[id(obj)])
+
+    def _record(self, part: Any, memory: Any) -> None:
+        mark = None if id(part) in self.records else mark_of_part(part)
+        if mark is not None:
+            self.records[id(part)] = Record(part, mark, contents_of(part), memory)
+
+    def written(self) -> list[Record]:
+        """The objects that were there when the region began, or come from outside, and differ."""
+        return [r for r in self.records.values() if r.is_changed() and self._had(r)]
+
+    def _had(self, record: Record) -> bool:
+        if isinstance(record.obj, Shadow):
+            return True
+        if self._is_new(record.memory):
+            return False
+        if isinstance(record.obj, Storage):
+            return id(record.obj) in self._counters or type(record.obj) is StandInStorage
+        return id(record.obj) in self.seen
+
+    def was_there(self, x: Any) -> bool:
+        """True if the program could reach an object when the region began."""
+        memory = memory_of(x)
+        if self._is_new(memory) and not any(id(x) in r.parts for r in self._inside()):
+            return False  # no walk: most are results of operations
+        return id(x) in self.seen
+
+    def _is_new(self, memory: Any) -> bool:
+        """True for memory that a part of the graph has allocated that began later."""
+        return memory is not None and memory.part is not None and memory.part.number >= self.begun
+
+    def _inside(self) -> list[Region]:
+        """The region, and those inside that are open."""
+        regions = self.session.log.open
+        return regions[regions.index(self) :] if self in regions else [self]
+
+    @functools.cached_property
+    def _counters(self) -> set[int]:
+        """Ids of the counters of writes of the tensors that were there."""
+        return {id(t._counts) for t in self.seen.values() if isinstance(t, Tensor)}
+
+    def changed(self) -> Iterator[Any]:
+        """The objects that differ now, and words for what is no object."""
+        found = [r.obj for r in self.written()]
+        if self.oracle is not None:
+            self._check(found)
+        yield from found
+        for what, before, now in zip(REST, self.rest, rest_of(self.session), strict=True):
+            if before != now:
+                yield what
+
+    def _check(self, found: list[Any]) -> None:
+        """Compare with all that the program can reach."""
+        assert self.oracle is not None
+        sure, known = [*self.oracle.changes()], self.oracle.known()
+        found_ids, sure_ids = {*map(id, found)}, {*map(id, sure)}
+
+        def follows(x: Any) -> bool:  # the place of an iterator, from that of its container
+            runs = isinstance(x, Frame) and any(x is frame for frame in self.roots)
+            held = gc.get_referents(x) if hasattr(type(x), "__next__") else []
+            if isinstance(x, TensorShadow):
+                held = [x.twin._hooks, x.twin._accumulate_hooks]
+            return runs or any(id(part) in found_ids for part in held)
+
+        missed = [x for x in sure if id(x) not in found_ids and not follows(x)]
+        more = [x for x in found if id(x) in known and id(x) not in sure_ids]
+        if missed or more:
+            lost, same = ([type(x).__qualname__ for x in each] for each in (missed, more))
+            raise Unlogged(f"written without a record: {lost}; recorded, and the same: {same}")
+
+    @functools.cached_property
+    def seen(self) -> dict[int, Any]:
+        """The objects that the program could reach when the region began, by id, without what was
+        loaded since."""
+        s = self.session
+        shadows = [*s.outside.by_real.values()]
+        twins = [part.twin for x in shadows[: self.loaded] for part in x.parts()]
+        made = itertools.islice(s.made.values(), self.made)
+        late = {id(part.twin) for x in shadows[self.loaded :] for part in x.parts()}
+        before: dict[int, tuple[Any, list[Any]]] = {}
+        for region in reversed(self._inside()):
+            before |= region.parts
+
+        def parts(obj: Any) -> list[Any]:
+            if id(obj) in before:
+                held = before[id(obj)][1]
+            elif (fields := fields_in(obj)) is not None and id(fields) in before:
+                held = [*before[id(fields)][1], *slots_in(obj).values()]
+            else:
+                held = reachable(s, obj)
+            return [x for x in held if id(x) not in late and id(x) not in s.idle]
+
+        return {id(x): x for x in reach([*self.roots, *made, *twins], parts, id)}

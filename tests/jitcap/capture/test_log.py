@@ -1,0 +1,135 @@
+"""The write log of capture: what a way of a branch, a round or a part of the graph has changed."""
+
+from collections import OrderedDict, defaultdict
+
+import pytest
+
+import eager
+from eager import nn
+from eager.base.config import config
+from jitcap import jit
+from jitcap.capture.capture import capture
+from jitcap.capture.control import log
+
+
+class Table(dict):
+    pass
+
+
+class Fault(Exception):
+    pass
+
+
+class Box:
+    pass
+
+
+def attribute_of_a_dictionary(x):
+    table = Table(a=1)
+    table.n = 0
+    if x.sum() > 0:
+        table.n = 1
+    return x + table.n
+
+
+def bytes_in_one_way(x):
+    data = bytearray(b"ab")
+    if x.sum() > 0:
+        data.append(3)
+    return x + len(data)
+
+
+def arguments_of_an_error(x):
+    error = Fault("a")
+    if x.sum() > 0:
+        error.args = ("a", "b")
+        error.__cause__ = ValueError("c")
+    return x + len(error.args), type(error.__cause__).__name__
+
+
+def entries_in_another_order(x):
+    a, b = {}, {}
+    if x.sum() > 0:
+        a["n"], b["n"] = x * 2, x * 3
+    else:
+        b["n"], a["n"] = x * 4, x * 5
+    return a["n"] - b["n"]
+
+
+def bytes_in_a_loop(x):
+    data = bytearray(b"ab")
+    for _ in range(20):
+        x = x * 0.9
+        data.append(3)
+    return x, bytes(data)
+
+
+def another_order(x):
+    table = OrderedDict(a=1, b=2)
+    if x.sum() > 0:
+        table.move_to_end("a")
+    return x, [*table]
+
+
+def a_default_in_one_way(x):
+    table = defaultdict(list)
+    if x.sum() > 0:
+        table["a"].append(1)
+    return x, [*table]
+
+
+PROGRAMS = [
+    another_order, a_default_in_one_way,
+    attribute_of_a_dictionary, bytes_in_one_way, arguments_of_an_error, entries_in_another_order,
+    bytes_in_a_loop,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", PROGRAMS)
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
+def test_it_answers_as_python(fn):
+    step = jit(fn, backend="eager")
+    for sign in (1, -1, 1):
+        x = eager.tensor([1.0, 2.0]) * sign
+        assert str(step(x)) == str(fn(x))
+
+
+def test_what_is_written_without_a_record_is_found(monkeypatch):
+    monkeypatch.setattr(log.Log, "writing", lambda self, obj: None)
+
+    def one_way(x, box):
+        if x.sum() > 0:
+            box.y = x
+        return x
+
+    with pytest.raises(log.Unlogged, match="Box|Shadow"):
+        jit(one_way, backend="eager")(eager.ones(2), Box())
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+
+    def forward(self, x):
+        h = self.inner(x)
+        if h.sum() > 0:
+            h = h * 2
+        return x + h
+
+
+def test_a_branch_looks_at_what_it_writes_alone(monkeypatch):
+    """Not at all that the program can reach: capture of many branches takes no time for that."""
+    net = nn.Sequential(*(Layer() for _ in range(3)))
+
+    def step(x):
+        loss = net(x).square().mean()
+        loss.backward()
+        return loss
+
+    def walked(self):
+        raise AssertionError("everything is walked over")
+
+    with config(check=False), monkeypatch.context() as patched:
+        patched.setattr(log.Region, "seen", property(walked))
+        assert "cond" in str(capture(step, (eager.ones(2, 3),), {}).graph)
