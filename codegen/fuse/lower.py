@@ -70,7 +70,7 @@ class _Lower:
         self.items.append(Step(call))
 
 
-MOST_PARTS: Final = 32
+MOST_PARTS: Final = 32  # operands of `cat`: a loop for each of more is more code than it is worth
 
 
 def lower(program: Program, *, widen: bool = True) -> Loops:

@@ -22,7 +22,7 @@ from codegen.ir.schema import Nest, Step, Value
 from codegen.ir.sizes import Size
 
 LIMIT: Final = 24  # additions per element: one exponential and a few more are cheaper than memory
-MAX_NODES: Final = 40
+MAX_NODES: Final = 40  # expressions, which stand in the body of each reader
 
 
 def recompute(groups: Groups) -> Groups:

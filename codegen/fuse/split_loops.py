@@ -22,7 +22,7 @@ from eager.base import dtype as dt
 from eager.ops.contract import DOT
 
 BLOCK: Final = (16, 8)  # rows of a block, at least: if there are as many, or else
-MOST_BLOCKS: Final = 16
+MOST_BLOCKS: Final = 16  # as many members of a team have work: how many there are is not known
 NEAR: Final = 512 << 10  # bytes of weights that stay in the caches of each member
 MOST_PARTS: Final = 8  # of what is put together: of many, NumPy does it
 

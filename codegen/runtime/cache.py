@@ -32,11 +32,11 @@ from eager.base.compat_warnings import tell
 from eager.base.dataclass import dataclass
 from eager.base.locks import lock
 
-FORMAT: Final = 1
-LIMIT_BYTES: Final = 2 << 30
+FORMAT: Final = 1  # of an entry: a reader of another one takes it for none
+LIMIT_BYTES: Final = 2 << 30  # 100,000 shared objects of 20 KiB, which is the median of the tests'
 MEMORY_DISK: Final = "/dev/shm"  # noqa: S108 - used only through mkdtemp
 MANIFEST: Final = "manifest.json"
-MANIFEST_BYTES: Final = 64 << 20
+MANIFEST_BYTES: Final = 64 << 20  # a larger file in its place is not read into memory
 DAMAGED: Final = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError,
 )  # fmt: skip

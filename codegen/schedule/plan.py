@@ -17,7 +17,7 @@ import numpy as np
 from codegen.ir.schema import Fused, Plan
 from codegen.ir.sizes import Size, is_static, round_up, same
 
-ALIGN: Final = 64
+ALIGN: Final = 64  # bytes: a cache line, and a vector of AVX-512
 
 
 def plan(fused: Fused, scratch: Mapping[str, tuple[int, Size]]) -> Plan:

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import numpy as np
 
-HUGE: Final = 2 << 20
-SLAB: Final = 32 << 20
+HUGE: Final = 2 << 20  # a huge page of x86-64 and of ARM
+SLAB: Final = 32 << 20  # whole huge pages; what it leaves unused at its end is a fourth at most
 SLAB_SHARE: Final = 4  # blocks of up to a fourth of a slab are cut from one
 SMALL: Final = 256 << 10  # below this NumPy's own allocator is faster, and malloc reuses its memory
 

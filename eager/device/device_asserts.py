@@ -15,7 +15,7 @@ import numpy as np
 
 from eager.device.protocol import Region
 
-SLOTS: Final = 1024
+SLOTS: Final = 1024  # of four bytes: one page. More at a time make the host wait
 
 
 class Checking(Protocol):

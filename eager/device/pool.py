@@ -20,7 +20,7 @@ from eager.device.protocol import Device, Grid, OutOfMemoryError, Region
 
 T = TypeVar("T")
 
-SMALLEST: Final = 512
+SMALLEST: Final = 512  # bytes: numbers and small vectors are of one class, and reuse each other
 
 
 def size_class(nbytes: int) -> int:

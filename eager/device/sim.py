@@ -40,7 +40,7 @@ from eager.device.race_detector import Clock, Order
 FIRST_ADDRESS: Final = 0x0A00_0000_0000  # no memory of a process lies there
 APART: Final = 1 << 40  # between the memories of two devices
 GAP: Final = 1 << 20  # between blocks, so that what leaves one is noticed
-LONGEST_QUEUE: Final = 4096
+LONGEST_QUEUE: Final = 4096  # commands, which hold their arguments: before there are more they run
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from eager.ops.define import UnaryFn, unary
 
 _WAVES, _DECAYS = 8.0, 2.0  # from where on J and Y, and K, are computed the second way
 _EULER = Decimal("0.57721566490153286060651209008240243104215933593992")
-_DIGITS = 50
+_DIGITS = 50  # terms of up to exp(8) cancel, and what is left is rounded to 16
 
 
 # -------------------------------------------------------------------------------- the fits

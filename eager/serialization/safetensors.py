@@ -20,7 +20,7 @@ from eager.serialization.archive import fill
 from eager.serialization.memory import MemoryTable
 from eager.serialization.refusal import LoadError, size_of
 
-MAX_HEADER = 100_000_000
+MAX_HEADER = 100_000_000  # bytes: the limit of the format's own readers
 _CODES: dict[str, DType] = {
     "F64": dt.float64, "F32": dt.float32, "F16": dt.float16, "BF16": dt.bfloat16,
     "I64": dt.int64, "I32": dt.int32, "I16": dt.int16, "I8": dt.int8, "U8": dt.uint8,

@@ -20,7 +20,7 @@ T = TypeVar("T")
 Bound: TypeAlias = "int | float"  # an int, or an infinity
 
 
-_KEPT: Final = 4096  # answers of one function
+_KEPT: Final = 4096  # answers of one function: then all go, for new shapes never end
 _UNKNOWN: Final = object()
 
 

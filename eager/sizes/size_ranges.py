@@ -119,7 +119,7 @@ def bounds(x: SymInt | int) -> tuple[Bound, Bound]:
     return found
 
 
-MOST_STEPS: Final = 8  # from divisions to their parts, for one bound
+MOST_STEPS: Final = 8  # from divisions to their operands, for one bound: each step may branch
 MOST_TERMS: Final = 8  # of what is looked into so
 
 

@@ -379,7 +379,7 @@ def _pow(self: SymInt, k: Any) -> Any:
     return self.number() ** k
 
 
-MOST_POWER: Final = 8
+MOST_POWER: Final = 8  # a sum to it is multiplied out, and has many terms
 _ONE: Any = 1
 Method: TypeAlias = Callable[[SymInt, Any], Any]
 

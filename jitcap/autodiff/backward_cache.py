@@ -24,7 +24,7 @@ from jitcap.graph.symbols import Question, Sizes, holds
 
 Run = Callable[[list[Any]], list[Any]]
 Compile = Callable[[Graph], Run]
-VARIANTS: Final = 16  # for the same slots and different answers about sizes
+VARIANTS: Final = 16  # for the same slots and different answers about sizes: each is a compile
 
 
 @dataclass(frozen=True, slots=True, eq=False)

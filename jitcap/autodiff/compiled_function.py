@@ -117,7 +117,7 @@ class SpentNode(_Compiled):
 
 
 _NONE = Aval((), dt.float32)  # nobody looks at what passes through
-LOOKS: Final = 256  # of one region, that are remembered
+LOOKS: Final = 256  # of one region, that are remembered: then all go, for new sizes never end
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -38,7 +38,7 @@ from jitcap.graph.graph import (
     with_args,
 )
 
-INFINITE: Final = 1 << 60
+INFINITE: Final = 1 << 60  # capacity of an edge that is never cut: more than bytes of all values
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from jitcap.graph.subgraphs import CALL
 from jitcap.passes.common_subexpressions import call_key
 from jitcap.passes.dead import dead_code
 
-COPIES: Final = 8  # fewer layers are left as they are
+COPIES: Final = 8  # fewer layers stay inlined: they fuse with each other, one kernel updates all
 SAVED: Final = 200  # operations that are compiled less, at least
 SHORTEST: Final = 16  # operations of a copy
 ALIKE: Final = 64  # equal operations in a row that tell of a period

@@ -37,7 +37,7 @@ from jitcap.verify.compare import Leaf
 
 FREE: Final = 4  # roundings that are allowed without a measurement
 FIRST: Final = 8  # samples that most elements are decided by; the others need all
-ALL: Final = 64
+ALL: Final = 64  # each runs the graph op by op
 TEXT: Final = 64  # roundings by which the numbers in a text are moved
 _SUMS: Final = (Contract, IndexAdd, Reduce, Scan, SumPool, SumPoolGrad)
 _NUMBER: Final = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|inf|nan)")

@@ -17,8 +17,9 @@ from codegen.fuse.pack_once import PANEL
 from codegen.ir.schema import Access
 from codegen.ir.sizes import Shape, Size, covering, given, numel, round_up, same
 from codegen.ir.sizes import blocks as blocks_of
+from codegen.schedule.plan import ALIGN
 from codegen.targets.cpp.control import Table
-from codegen.targets.cpp.step import ALIGN, Writer
+from codegen.targets.cpp.step import Writer
 from codegen.targets.cpp.table import size_text
 from eager.base import threads
 

@@ -19,7 +19,8 @@ from typing import Any
 from codegen.fuse.bodies import Parts
 from codegen.ir.schema import Access, Unsupported
 from codegen.ir.sizes import Size, at_least, covering, is_contiguous, round_up
-from codegen.targets.cpp.step import ALIGN, Writer
+from codegen.schedule.plan import ALIGN
+from codegen.targets.cpp.step import Writer
 from codegen.targets.cpp.table import size_text
 from eager.base import threads
 

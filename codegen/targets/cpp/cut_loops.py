@@ -21,7 +21,7 @@ from codegen.ir.rewrite import Rewrite
 from codegen.ir.schema import Fused, Kernel, Reduction, Stage
 from codegen.ir.sizes import Size, below, hint, is_static, same
 
-MAX_PIECES: Final = 64
+MAX_PIECES: Final = 64  # kernels, or loops of one, each of which is compiled
 MIN_LENGTH: Final = 16  # a shorter piece of the axis that runs through memory is not worth a loop,
 LONG: Final = 256  # unless the others are long, or
 MANY: Final = 8  # there are more pieces: every vector would be computed as part of each of them

@@ -17,6 +17,7 @@ from codegen.ir.expr import Apply, Const, Expr, IndexOf, Load
 from codegen.ir.rewrite import Rewrite
 from codegen.ir.schema import Buffer, Kernel, Schedule, Stage, Store, homes
 from codegen.ir.sizes import Size, at_least, extent, hint, is_static, name_of, round_up, same
+from codegen.schedule.plan import ALIGN
 from codegen.targets.cpp import table
 from codegen.targets.cpp.expr import Names, Scope, Spell
 from codegen.targets.cpp.reduce import CHUNK, EACH, Accumulator, Blocks, indent, position_of
@@ -26,8 +27,7 @@ from codegen.targets.cpp.waits import waits
 from eager.base import dtype as dt
 from eager.base.dataclass import dataclass
 
-ALIGN = 64
-PAGE = 4096
+PAGE = 4096  # bytes: a store holds up loads from the same place of another page
 PLACES = 4  # of a buffer that is only read: parameters of their own
 MAP_BLOCK = 64  # vectors per unit of an elementwise kernel
 # Code is worth its compile time where many elements run through it. For fewer than FEW, a kernel

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from codegen.ir.schema import Access, Library
 from codegen.ir.sizes import Size, is_static, numel, round_up
+from codegen.schedule.plan import ALIGN
 from codegen.targets.cpp.runtime import support
-from codegen.targets.cpp.step import ALIGN, Writer
+from codegen.targets.cpp.step import Writer
 from eager.base import dtype as dt
 from eager.base import threads
 

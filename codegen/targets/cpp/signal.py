@@ -9,14 +9,15 @@ from typing import Final
 
 from codegen.ir.schema import Access, Library
 from codegen.ir.sizes import divides, is_static, numel, round_up, same, same_all
+from codegen.schedule.plan import ALIGN
 from codegen.targets.cpp.rows import around
-from codegen.targets.cpp.step import ALIGN, Writer
+from codegen.targets.cpp.step import Writer
 from codegen.targets.cpp.table import MEMORY, REGISTER, size_text
 from eager.base import dtype as dt
 from eager.base import threads
 from eager.sizes.aval import Aval, contiguous_strides
 
-LANES: Final = 4  # lines that are transformed at a time
+LANES: Final = 4  # lines that are transformed at a time: 256 bits of doubles
 LARGEST_FACTOR: Final = 64  # a pass costs as many products per element as its factor
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import field
-from typing import Final, Protocol
+from typing import Protocol
 
 from codegen.ir.routine import Spelling
 from codegen.ir.schema import Access, Library
 from codegen.ir.sizes import Shape, Size, is_contiguous, numel, round_up, same, some
 from codegen.runtime.artifact import Host
+from codegen.schedule.plan import ALIGN
 from codegen.targets.cpp.table import MEMORY, any_text, mentions_size, size_text
 from eager.base import dtype as dt
 from eager.base.dataclass import dataclass
 from eager.base.dtype import DType
 from eager.sizes.aval import Aval
-
-ALIGN: Final = 64
 
 
 class Places(Protocol):

@@ -32,7 +32,7 @@ from codegen.ir.sizes import (
     same,
 )
 
-LANES: Final = 16
+LANES: Final = 16  # floats of AVX-512, whatever the target is: loops are the same on all
 STRIDED: Final = 0.05  # what an access gains whose lanes are apart
 GATHERED: Final = -0.25  # or at places that data choose: an address for each
 # Weighted elements below which starting threads costs more than it gains.

@@ -15,7 +15,7 @@ from codegen.ir.affine import Axis
 from codegen.ir.expr import Apply, Expr
 from codegen.ir.schema import Stage
 
-LONG: Final = 32  # dependent additions
+LONG: Final = 32  # dependent additions: nearly three `exp` in a row
 
 
 def waits(stage: Stage, vector: Axis) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 from codegen.ir.schema import Fused, Kernel, Library
 
 MOST_READS: Final = 4  # buffers that the epilogue reads besides the product
-MOST_STORES: Final = 2
+MOST_STORES: Final = 2  # each of a tile of values, beside the product's own, in registers
 
 
 def fits(fused: Fused, step: Library, kernel: Kernel, kept: bool) -> str:

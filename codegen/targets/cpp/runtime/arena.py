@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from typing import Final
 
+from codegen.schedule.plan import ALIGN
 from eager.base.memory import Block, size_class
-
-ALIGN: Final = 64
 
 
 class ArenaStruct(ctypes.Structure):

@@ -41,7 +41,7 @@ FLAGS: Final = (
 # Generated code throws nothing, allocates nothing by `new` and prints nothing: without the C++
 # run-time library, linking takes half the time and loading needs no libstdc++.
 LIBRARIES: Final = ("-nodefaultlibs", "-lm", "-lpthread", "-lc", "-lgcc")
-DEADLINE: Final = 300.0
+DEADLINE: Final = 300.0  # seconds, after which a compiler is taken to hang
 
 
 class NoCompiler(RuntimeError):

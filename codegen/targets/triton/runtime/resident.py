@@ -39,8 +39,8 @@ from eager.device.pool import Pool
 from eager.sizes.symint import evaluate
 
 INDEX: Final = ": an index within a size of "  # so begins what a check of indices says
-VECTORS: Final = 16  # of sizes that are kept
-UNSETTLED: Final = 1024  # runs, before the host waits for them
+VECTORS: Final = 16  # of sizes that are kept, each with its launches and its recording
+UNSETTLED: Final = 1024  # runs, before the host waits for them: what would undo them is held
 
 
 def resident(program: TritonProgram, place: str, name: str, *, host: bool = False) -> Artifact:

@@ -23,7 +23,7 @@ from eager.base import dtype as dt
 from eager.base.dtype import DType
 from eager.core.attributes import Unasked, decode_size, encode
 
-_LARGEST: Final = 1 << 48
+_LARGEST: Final = 1 << 48  # no address, size or count is larger: the file is damaged
 
 
 def to_data(program: TritonProgram) -> dict[str, Any]:
