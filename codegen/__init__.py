@@ -25,7 +25,7 @@ from codegen.fuse.group_nests import group_nests
 from codegen.fuse.inline import inline
 from codegen.fuse.lower import lower
 from codegen.fuse.pack_once import pack_once
-from codegen.fuse.recompute import recompute
+from codegen.fuse.rematerialise import rematerialise
 from codegen.fuse.row_blocks import row_blocks
 from codegen.fuse.split_loops import split_loops
 from codegen.fuse.transpose_products import transpose_products
@@ -58,7 +58,7 @@ def front(*lowering: Stage) -> tuple[Stage, ...]:
         *lowering,
         Stage("inlined", inline),
         Stage("groups", group_nests),  # asks who is stored
-        Stage("recomputed", recompute),  # asks which group reads what
+        Stage("recomputed", rematerialise),  # asks which group reads what
         Stage("fused", fuse),
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from codegen.fuse.group_nests import Group, Groups, Member, digits
 from codegen.fuse.inline import Stored
-from codegen.fuse.recompute import outside_reads
+from codegen.fuse.rematerialise import outside_reads
 from codegen.ir import affine, expr
 from codegen.ir.affine import Affine, Axis
 from codegen.ir.expr import Expr, Read

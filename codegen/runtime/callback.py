@@ -17,7 +17,7 @@ from codegen.runtime.artifact import CheckFailed
 from eager.base.dataclass import dataclass
 from eager.core.op import Op
 from eager.sizes.aval import Aval
-from eager.sizes.substitute import concrete
+from eager.sizes.substitute import substitute
 
 ARRAY: Final = "array"  # an operand that is an array; another string is a number known at run time
 NUMBER: Final = "number"
@@ -49,8 +49,8 @@ class Callback:
 
     def at(self, sizes: Mapping[str, int]) -> Callback:
         """The call where symbols have these values."""
-        outs = tuple(replace(a, shape=concrete(a.shape, sizes)) for a in self.outs)
-        return replace(self, attrs=concrete(dict(self.attrs), sizes), outs=outs)
+        outs = tuple(replace(a, shape=substitute(a.shape, sizes)) for a in self.outs)
+        return replace(self, attrs=substitute(dict(self.attrs), sizes), outs=outs)
 
     def __str__(self) -> str:
         return f"{self.op.name} (at {self.where})" if self.where else self.op.name

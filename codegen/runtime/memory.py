@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 from codegen.ir.schema import Access, Buffer, Fused, Value
 from codegen.ir.sizes import span
 from codegen.runtime.artifact import Array
-from eager.sizes.substitute import concrete
+from eager.sizes.substitute import substitute
 from eager.sizes.symint import evaluate
 
 
@@ -46,7 +46,7 @@ class Memory:
         return as_strided(x, (size,), (x.itemsize,))
 
     def view(self, a: Access) -> Array:
-        offset, shape, strides = concrete((a.offset, a.shape, a.strides), self.sizes)
+        offset, shape, strides = substitute((a.offset, a.shape, a.strides), self.sizes)
         memory = self.arrays[a.buffer][offset:]
         return as_strided(memory, shape, tuple(s * memory.itemsize for s in strides))
 

@@ -27,7 +27,7 @@ from eager.core.storage import Storage
 from eager.core.sym import SymNumber
 from eager.core.tape import CopySlicesNode, OpNode, differentiable, mode
 from eager.core.tensor import WITH_AVAL, Tensor, ViewOf, bare, refresh, require_writable, wrap
-from eager.core.traced import Picked, Traced, Tracer, fresh
+from eager.core.traced import IndexedRef, Traced, Tracer, fresh
 from eager.device import transfer
 from eager.device.array import DeviceArray
 from eager.sizes.aval import Aval, plain_number, scalar_aval
@@ -413,7 +413,7 @@ def write_(target: Tensor, value: Tensor, *, anew: bool = False) -> Tensor:
     return target
 
 
-def _write_through(link: Picked) -> None:
+def _write_through(link: IndexedRef) -> None:
     """Write the value of `base[places]` back to the base."""
     base, put = link.base, REGISTRY["index_put"]
     new = apply(put, base, link.owner, *link.places, dims=link.dims, accumulate=False)

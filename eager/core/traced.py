@@ -186,11 +186,11 @@ class TracedStorage:
     part: Any = None  # in which it was made: see `Tracer.part`
     read_only: bool = False  # it stands for memory that may not be written
     refused: bool = False  # whether a write of that was tried
-    picked: Picked | None = None
+    picked: IndexedRef | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Picked:
+class IndexedRef:
     """Origin of memory that stands for `base[places]`, the places known when the program runs: a
     write to it is one to the base. `generation`: how often the base's was written when the two were
     last equal."""
@@ -202,7 +202,7 @@ class Picked:
     generation: int | None
     pick: Callable[[], Any]  # them again, with their derivative
 
-    def catch_up(self, array: Traced) -> None:
+    def refresh(self, array: Traced) -> None:
         """Before `array`, all or a part of this memory, is read: the base may have been written
         since, and then it has what that has now."""
         base, owner = self.base._array, self.owner
@@ -249,7 +249,7 @@ class Traced(OfAval):
         """The graph value now; replays the chain of views when the storage was written since."""
         storage = self.storage
         if storage.picked is not None:
-            storage.picked.catch_up(self)
+            storage.picked.refresh(self)
         if self.generation != storage.generation:
             storage.tracer.touch(self)
             value, aval = storage.handle, storage.aval

@@ -25,7 +25,7 @@ from eager.core.registry import public
 from eager.core.sym import SymNumber
 from eager.core.tape import mode
 from eager.core.tensor import Tensor, require_writable, wrap
-from eager.core.traced import Picked, Traced
+from eager.core.traced import IndexedRef, Traced
 from eager.ops import samples as s
 from eager.ops.create import arange
 from eager.ops.view import alias, expand, reshape, select, slice_dim, unsqueeze
@@ -205,7 +205,7 @@ def _picked(x: Tensor, picks: Picks) -> Tensor:
 
     out: Tensor = apply(REGISTRY["index"], x, *places, dims=dims)
     if type(out._array) is Traced and not any(t.ndim for t in places):
-        out._array.storage.picked = Picked(out, x, places, dims, _generation(x), pick)
+        out._array.storage.picked = IndexedRef(out, x, places, dims, _generation(x), pick)
     return out
 
 

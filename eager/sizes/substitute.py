@@ -10,17 +10,17 @@ from eager.sizes.size_ranges import bounds
 from eager.sizes.symint import Symbol, SymInt, evaluate, symbols_of
 
 
-def concrete(value: Any, values: Mapping[str, int]) -> Any:
+def substitute(value: Any, values: Mapping[str, int]) -> Any:
     """`value` (attributes, avals' shapes) with the sizes in it as ints."""
     return _each(value, lambda size: evaluate(size, values))
 
 
-def settled(value: Any) -> Any:
+def simplify(value: Any) -> Any:
     """`value` with those sizes as ints that guards leave but one value."""
-    return _each(value, _settled)
+    return _each(value, _simplify)
 
 
-def _settled(size: SymInt) -> Any:
+def _simplify(size: SymInt) -> Any:
     lo, hi = bounds(size)
     return lo if lo == hi else size
 

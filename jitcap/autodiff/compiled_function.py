@@ -24,7 +24,7 @@ from eager.core.traced import Traced
 from eager.device import transfer
 from eager.device.array import DeviceArray
 from eager.sizes.aval import Aval
-from eager.sizes.substitute import concrete
+from eager.sizes.substitute import substitute
 from jitcap.autodiff.backward_cache import Backwards, Compile
 from jitcap.autodiff.double_backward import retrace, view
 from jitcap.autodiff.joint import Joint
@@ -138,8 +138,8 @@ class Looks:
             sizes,
             tuple(aval_at(n.aval, sizes) for n in slots),
             tuple(aval_at(a, sizes) for a in joint.avals),
-            concrete(joint.strides, sizes),
-            concrete(joint.passed, sizes),
+            substitute(joint.strides, sizes),
+            substitute(joint.passed, sizes),
         )
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from codegen.ir.schema import Call, Check, Program, Value
 from eager.core.op import REGISTRY
 from eager.sizes.aval import Aval, contiguous_strides, same
-from eager.sizes.substitute import settled
+from eager.sizes.substitute import simplify
 from jitcap.graph.graph import AS_NUMBER, CHECK, ITEM, Graph, Node
 from jitcap.graph.subgraphs import SubgraphOp, subgraphs
 
@@ -82,8 +82,8 @@ def _lower_node(
     if "device" in attrs:
         attrs = {k: v for k, v in attrs.items() if k != "device"}
     if symbolic:
-        avals = tuple(replace(a, shape=settled(a.shape)) for a in avals)
-        attrs = settled(attrs)
+        avals = tuple(replace(a, shape=simplify(a.shape)) for a in avals)
+        attrs = simplify(attrs)
     outs = tuple(Value(len(values) + i, aval) for i, aval in enumerate(avals))
     values.update({(n, i): v for i, v in enumerate(outs)})
     operands = tuple(values[a, 0] if isinstance(a, Node) else a for a in n.args)

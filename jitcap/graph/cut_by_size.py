@@ -21,7 +21,7 @@ from eager.core import on_device
 from eager.device import device, places, transfer
 from eager.device.array import DeviceArray
 from eager.sizes.aval import scalar_aval
-from eager.sizes.substitute import concrete, symbols_in
+from eager.sizes.substitute import substitute, symbols_in
 from eager.sizes.symint import Symbol, SymInt, evaluate, of_atom
 from jitcap.graph.graph import (
     BIND,
@@ -289,7 +289,7 @@ class Whole:
                 env |= zip(self.pieces.handles[n], values, strict=True)
         for n in self.pieces.checks[i]:
             try:
-                n.op.compute((), concrete(n.attrs, sizes), n.avals)
+                n.op.compute((), substitute(n.attrs, sizes), n.avals)
             except CheckFailed as error:
                 raise CheckFailed(str(error), n.where.place) from error
 
@@ -309,7 +309,7 @@ def _defined(n: Node, arrays: Sequence[Any], sizes: Mapping[str, int]) -> tuple[
     place = n.avals[0].device
     given = tuple(transfer.download(x) if type(x) is DeviceArray else x for x in arrays)
     try:
-        found = n.op.compute(given, concrete(n.attrs, sizes), n.avals)
+        found = n.op.compute(given, substitute(n.attrs, sizes), n.avals)
     except Exception as error:
         raise CheckFailed(f"{n.op.name} raised {error!r}", n.where.place) from error
     if n.op is BIND:

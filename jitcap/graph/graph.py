@@ -25,7 +25,7 @@ from eager.core.op import Attrs, Op
 from eager.device import CPU, device, transfer
 from eager.device.array import DeviceArray
 from eager.sizes.aval import Aval, scalar_aval
-from eager.sizes.substitute import concrete, symbols_in
+from eager.sizes.substitute import substitute, symbols_in
 from eager.sizes.symint import SymInt, symbols_of
 
 Number: TypeAlias = bool | int | float | complex
@@ -305,12 +305,12 @@ def sized(node: Node, sizes: Mapping[str, int]) -> Node:
     if not sizes:
         return node
     avals = tuple(aval_at(a, sizes) for a in node.avals)
-    return Node(node.op, node.args, concrete(node.attrs, sizes), avals, node.where)
+    return Node(node.op, node.args, substitute(node.attrs, sizes), avals, node.where)
 
 
 def aval_at(aval: Aval, sizes: Mapping[str, int]) -> Aval:
     """`aval` where symbols have these values."""
-    return replace(aval, shape=concrete(aval.shape, sizes)) if sizes else aval
+    return replace(aval, shape=substitute(aval.shape, sizes)) if sizes else aval
 
 
 def at_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:

@@ -12,7 +12,7 @@ import codegen
 from codegen.ir.schema import Target
 from eager.base import dtype as dt
 from eager.sizes.aval import Aval
-from eager.sizes.substitute import concrete
+from eager.sizes.substitute import substitute
 from eager.sizes.symint import SymInt
 from jitcap.compile.lower import lower
 from jitcap.graph.symbols import Sizes
@@ -78,9 +78,9 @@ def drawn(examples, values, seed=0):
     out = []
     for x in examples:
         if isinstance(x, SymInt):
-            out.append(concrete(x, values))
+            out.append(substitute(x, values))
             continue
-        shape = concrete(x.shape, values)
+        shape = substitute(x.shape, values)
         if x.weak:
             out.append(3 if x.dtype.category == dt.INT else 0.25)
         elif x.dtype.category == dt.FLOAT:
@@ -136,7 +136,7 @@ def compare(case, got, want, label):
 def fits(guards, sizes):
     """Whether the guards hold for these sizes."""
     for relation, size, holds in guards:
-        value = concrete(size, sizes)
+        value = substitute(size, sizes)
         if (value == 0 if relation == "==" else value >= 0) is not holds:
             return False
     return True

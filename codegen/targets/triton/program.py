@@ -19,7 +19,7 @@ from codegen.ir.routine import Spelling, anything, is_real, spell, spelling
 from codegen.ir.schema import Buffer, Kernel, Library, Unsupported
 from codegen.ir.sizes import Size, is_static, round_up, some
 from codegen.schedule.plan import assign_offsets
-from codegen.targets.triton import dot, nests, order, scan
+from codegen.targets.triton import dot, nests, scan, sort_by_counting
 from codegen.targets.triton.group import Batched, Form, emit_group
 from codegen.targets.triton.kernel import KernelText, emit_kernel
 from codegen.targets.triton.loop import Loop
@@ -179,7 +179,9 @@ def _running(module: _Module, step: Library) -> None:
     module.add(text, step.name, step, writes=step.outs)
 
 
-spell("triton", {name: _nested(rule) for name, rule in (nests.RULES | order.RULES).items()})
+spell(
+    "triton", {name: _nested(rule) for name, rule in (nests.RULES | sort_by_counting.RULES).items()}
+)
 spell("triton", dict.fromkeys(scan.FUNCTIONS, Spelling(_running)))
 spell("triton", {"dot": Spelling(_dot), "scan": Spelling(_loop, anything)})
 

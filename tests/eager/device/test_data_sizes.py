@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import eager
-from codegen.targets.triton import order
+from codegen.targets.triton import sort_by_counting
 from eager import cuda, nn
 from eager.core import on_device
 from eager.nn import functional as F
@@ -160,7 +160,7 @@ def test_sorting_of_rows_of_any_length_with_gradients():
 
 
 def test_long_rows_are_sorted_on_the_host(monkeypatch):
-    monkeypatch.setattr(order, "LONGEST", 6)
+    monkeypatch.setattr(sort_by_counting, "LONGEST", 6)
     with pytest.warns(on_device.HostRunWarning, match="of rows of 7 elements, more than 6"):
         assert eager.arange(7, device="cuda").sort(descending=True).values[0].item() == 6
 

@@ -19,7 +19,7 @@ from codegen.runtime.callback import Callback
 from codegen.schedule.plan import assign_offsets
 from eager.base import memory
 from eager.base.dataclass import dataclass
-from eager.sizes.substitute import concrete
+from eager.sizes.substitute import substitute
 
 RELEASE_GIL_BYTES: Final = 64 << 10  # smaller calls are over before another thread could profit
 MOST: Final = 1024  # vectors of sizes that are remembered
@@ -102,7 +102,7 @@ class Sizing:
 
 
 def _spec(spec: Spec, sizes: dict[str, int]) -> Spec:
-    return Spec(concrete(spec.shape, sizes), spec.dtype) if sizes else spec
+    return Spec(substitute(spec.shape, sizes), spec.dtype) if sizes else spec
 
 
 def _host(host: Host, sizes: dict[str, int]) -> Host:

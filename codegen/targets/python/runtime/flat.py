@@ -15,7 +15,7 @@ from codegen.ir.sizes import name_of
 from codegen.runtime.artifact import Array
 from codegen.runtime.callback import callback
 from codegen.runtime.memory import Memory
-from eager.sizes.substitute import concrete
+from eager.sizes.substitute import substitute
 
 
 class FlatProgram:
@@ -76,8 +76,8 @@ Bodies = Sequence[FlatProgram]
 
 def _at(step: Library, sizes: Mapping[str, int]) -> Library:
     """The step where symbols have these values."""
-    avals = tuple(replace(a, shape=concrete(a.shape, sizes)) for a in step.out_avals)
-    return replace(step, attrs=concrete(step.attrs, sizes), out_avals=avals)
+    avals = tuple(replace(a, shape=substitute(a.shape, sizes)) for a in step.out_avals)
+    return replace(step, attrs=substitute(step.attrs, sizes), out_avals=avals)
 
 
 def _scan(step: Library, bodies: Bodies, operands: list[Any]) -> Sequence[Array]:

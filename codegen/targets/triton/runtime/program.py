@@ -15,7 +15,7 @@ from codegen.ir.sizes import Size, blocks, spelled
 from codegen.schedule.plan import assign_offsets
 from eager.base.dataclass import dataclass
 from eager.sizes.aval import Aval
-from eager.sizes.substitute import concrete
+from eager.sizes.substitute import substitute
 from eager.sizes.symint import evaluate
 
 TABLES: Final = ("table", "owner", "first", "sizes")  # arguments that are made of `Tables`
@@ -111,7 +111,7 @@ class TritonProgram:
         """The program for these values of the symbols."""
 
         def known(x: Any, *fields: str) -> Any:
-            return replace(x, **{n: concrete(getattr(x, n), values) for n in fields})
+            return replace(x, **{n: substitute(getattr(x, n), values) for n in fields})
 
         sizes = {name: evaluate(n, values) for name, n in self.sizes.items()}
         lives = {n: (a, b, evaluate(size, values)) for n, (a, b, size) in self.lives.items()}

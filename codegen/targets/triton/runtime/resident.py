@@ -27,11 +27,11 @@ import numpy as np
 from codegen.ir.schema import Unsupported
 from codegen.runtime.artifact import INDEX_SITE, Artifact, Kernel, OutOfRange, Runs, broken
 from codegen.targets.triton.guard import JOIN, WORDS, slots_of
+from codegen.targets.triton.runtime.compile_pool import compile_all
 from codegen.targets.triton.runtime.kernel import TritonKernel, kernels_of, target_of
 from codegen.targets.triton.runtime.program import TritonProgram, said
 from codegen.targets.triton.runtime.resident_data import look
 from codegen.targets.triton.runtime.resident_run import Common, Inputs, Sized
-from codegen.targets.triton.runtime.together import compile_all
 from eager.base.dataclass import dataclass
 from eager.base.locks import lock
 from eager.device import device, places

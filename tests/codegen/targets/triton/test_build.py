@@ -16,7 +16,7 @@ pytest.importorskip("triton.language")
 import codegen
 import eager
 from codegen.runtime import cache
-from codegen.targets.triton.runtime import build, together
+from codegen.targets.triton.runtime import build, compile_pool
 from codegen.targets.triton.runtime.kernel import kernels_of
 
 _spec = importlib.util.spec_from_file_location(
@@ -86,8 +86,8 @@ def test_members_of_a_grouped_update_may_lie_anywhere():
 @pytest.mark.once
 def test_kernels_are_compiled_in_several_processes(monkeypatch, tmp_path):
     monkeypatch.setenv("JITCAP_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(together, "LEAST", 1)
-    monkeypatch.setattr(together.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(compile_pool, "LEAST", 1)
+    monkeypatch.setattr(compile_pool.os, "sched_getaffinity", lambda _: {0, 1})
     own, compile_offline = [], build.compile_offline
 
     def counted(kernel, *args, **kwargs):
@@ -100,15 +100,15 @@ def test_kernels_are_compiled_in_several_processes(monkeypatch, tmp_path):
     kernels = helpers.kernels_of(program)
     target = ("cuda", 90, 32)
     work = [(k, None) for k in kernels]
-    assert together.compile_all(work, target) == 2
+    assert compile_pool.compile_all(work, target) == 2
     assert len(own) == len(kernels) - len(kernels) // 2  # the rest by the other
     codes = [k.compiled(target)[1] for k in kernels]
     assert all(code.startswith(b"\x7fELF") for code in codes)
     assert len(own) == len(kernels) - len(kernels) // 2
-    assert together.compile_all(work, target) == 1  # nothing is left
+    assert compile_pool.compile_all(work, target) == 1  # nothing is left
     cache.default().clear()
-    monkeypatch.setattr(together.sys, "executable", "/nowhere/python")
-    together.compile_all(work, target)
+    monkeypatch.setattr(compile_pool.sys, "executable", "/nowhere/python")
+    compile_pool.compile_all(work, target)
     assert [k.compiled(target)[1] for k in kernels] == codes
 
 

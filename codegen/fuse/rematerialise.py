@@ -25,7 +25,7 @@ LIMIT: Final = 24  # additions per element: one exponential and a few more are c
 MAX_NODES: Final = 40  # expressions, which stand in the body of each reader
 
 
-def recompute(groups: Groups) -> Groups:
+def rematerialise(groups: Groups) -> Groups:
     """Members whose reads of other kernels' values are replaced by what those are made of, where
     that is cheaper."""
     found = _recomputed(groups, outside_reads(groups))
