@@ -14,6 +14,7 @@
     functional      new tensors, with derivatives
     objects         of Python objects
     data_parallel   gradients averaged over the ranks
+    optim           the state of an optimizer spread over the ranks
 
 Imported when it is named. Programs ask `is_available()` first, as with PyTorch's builds.
 """
@@ -21,6 +22,7 @@ Imported when it is named. Programs ask `is_available()` first, as with PyTorch'
 from __future__ import annotations
 
 from eager.distributed import functional as functional
+from eager.distributed import optim as optim
 from eager.distributed.collectives import P2POp as P2POp
 from eager.distributed.collectives import all_gather as all_gather
 from eager.distributed.collectives import all_gather_into_tensor as all_gather_into_tensor

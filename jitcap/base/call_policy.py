@@ -15,7 +15,9 @@ from functools import lru_cache
 from types import FunctionType, MethodType
 from typing import Any, Final, TypeVar
 
-_RANKS: Final = ("collectives", "data_parallel", "functional", "groups", "objects", "work")
+_RANKS: Final = (
+    "collectives", "data_parallel", "functional", "groups", "objects", "optim", "work",
+)  # fmt: skip
 _READ: Final = (
     "eager.nn.modules", "eager.nn.utils", "eager.optim", "eager.utils", "eager.amp",
     "eager.distributions", "eager.einops", "eager.random.fork", "eager.sparse",

@@ -19,6 +19,7 @@ import eager
 import eager.distributed as dist
 from eager import nn
 from eager.distributed import functional as F
+from eager.distributed.optim import ZeroRedundancyOptimizer
 from eager.nn.parallel import DistributedDataParallel
 from eager.utils.data import DistributedSampler
 from jitcap import explain, jit
@@ -300,6 +301,56 @@ def data_parallel_under_jit(r, n):
         assert (a - b).abs().max() < 1e-9
 
 
+def zero_redundancy(r, n):
+    """The state of each parameter on one rank; training as with all of it, also in one graph."""
+    made, steps = [], []
+    for sharded in (True, False, "jit"):
+        eager.manual_seed(2)
+        model = DistributedDataParallel(nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 2)))
+        groups = [
+            {"params": [*model.parameters()][:1], "lr": 0.02},
+            {"params": [*model.parameters()][1:]},
+        ]
+        if sharded:
+            opt = ZeroRedundancyOptimizer(groups, eager.optim.AdamW, lr=0.01, weight_decay=0.1)
+        else:
+            opt = eager.optim.AdamW(groups, lr=0.01, weight_decay=0.1)
+        schedule = eager.optim.lr_scheduler.StepLR(opt, 2, 0.5)
+
+        def step(x):
+            opt.zero_grad()
+            model(x).square().mean().backward()
+            opt.step()
+
+        run = jit(step, backend="python") if sharded == "jit" else step
+        for k in range(4):
+            run(eager.from_numpy(np.random.default_rng(n * k + r).normal(size=(3, 6))).float())
+            schedule.step()
+        if sharded == "jit":
+            assert run.stats.splits == 0, run.stats.refusals
+        elif sharded:
+            held = sum(t.numel() for s in opt.optim.state.values() for t in s.values())
+            every = [None] * n
+            dist.all_gather_object(every, held)
+            assert max(every) < 0.8 * sum(every)
+            _raises(RuntimeError, "consolidate_state_dict", opt.state_dict)
+            opt.consolidate_state_dict(1)
+        made.append([*model.parameters()])
+        steps.append(opt)
+    for other in made[1:]:
+        assert max((a - b).abs().max().item() for a, b in zip(made[0], other, strict=True)) < 1e-6
+    said = [steps[0].state_dict() if r == 1 else None]
+    dist.broadcast_object_list(said, 1)
+    theirs = steps[1].state_dict()
+    assert said[0]["param_groups"] == theirs["param_groups"]
+    for i, values in theirs["state"].items():
+        assert eager.allclose(values["exp_avg"], said[0]["state"][i]["exp_avg"], atol=1e-6)
+    steps[2].load_state_dict(theirs)
+    for p, values in steps[2].optim.state.items():
+        where = next(i for i, q in enumerate(made[2]) if q is p)
+        assert (values["exp_avg"] == theirs["state"][where]["exp_avg"]).all()
+
+
 def mistakes(r, n):
     _raises(RuntimeError, "twice", dist.init_process_group)
     _raises(RuntimeError, "AVG is not there for", dist.all_reduce, eager.ones(1).long(),
@@ -323,7 +374,7 @@ def _raises(kind, text, fn, *args, **kwargs):
 
 
 CASES = (reductions, moves, objects, groups, derivatives, data_parallel, unused_parameters, data,
-         under_jit, data_parallel_under_jit, mistakes)  # fmt: skip
+         under_jit, data_parallel_under_jit, zero_redundancy, mistakes)  # fmt: skip
 
 
 def ends_badly(case, r):

@@ -35,7 +35,7 @@ INTERNAL = (
 # Parameters of public functions that are not read, and why that is right: {name: why}.
 NOT_READ = {
     "find_unused_parameters static_graph check_reduction": "it is seen which are unused",
-    "gradient_as_bucket_view": "where gradients lie, not what they are",
+    "gradient_as_bucket_view parameters_as_bucket_view": "where gradients lie, not what they are",
     "pg_options device_id device_ids use_local_synchronization": "of engines for GPUs",
     "arrays attrs avals outs handle names": "one signature for all ops and guards",
     "flops": "of a launch: only a device that models time needs it",
