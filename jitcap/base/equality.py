@@ -1,4 +1,4 @@
-"""Beside the guards: whether a value is still what it was. (constant, variable) -> condition.
+"""Beside the guards: whether a value is still what it was. (constant, variable) -> term.
 
 A guard must not run the program's code: an argument that was a number may be a tensor by now, whose
 truth is an error, or an object with an `__eq__` of its own. So the type is tested first, exactly,
@@ -18,6 +18,7 @@ import numpy as np
 
 from eager.base.dtype import DType
 from eager.device import device
+from jitcap.base.terms import Term, attribute, every, text
 
 Bind = Callable[[Any], str]
 _LITERALS: Final = (int, str, bytes)
@@ -46,38 +47,44 @@ def comparable(value: Any) -> bool:
     )
 
 
-def condition(value: Any, v: str, bind: Bind) -> str:
-    """Source that is true when the variable `v` holds a value like `value`, of the same type."""
+def condition(value: Any, v: Term, bind: Bind) -> Term:
+    """The condition that `v` is a value like `value`, of the same type."""
     kind = type(value)
     if kind is bool or value is None:
-        return f"{v} is {value!r}"
-    test = f"type({v}) is {bind(kind)} and {_contents(value, v, bind)}"
-    return f"({v} is {bind(value)} or {test})" if kind is tuple else test
+        return ("is", v, repr(value))
+    test = ("and", ("is", ("type", v), bind(kind)), _contents(value, v, bind))
+    return ("or", ("is", v, bind(value)), test) if kind is tuple else test
 
 
-def _contents(value: Any, v: str, bind: Bind) -> str:
+def _contents(value: Any, v: Term, bind: Bind) -> Term:
     """The part of the condition that is asked when the type is known to be right."""
     kind = type(value)
     if kind in _LITERALS:
-        return f"{v} == {bind(value) if is_wide(value) else repr(value)}"
+        return ("==", v, _literal(value, bind))
     if kind in (*_TEXTUAL, *_ZONED):
-        return f"{bind(text_of)}({v}) == {repr(value)!r}"
+        return ("==", ("call", bind(text_of), v), text(repr(value)))
     if kind is range:
-        parts = value.start, value.stop, value.step
-        return f"({v}.start, {v}.stop, {v}.step) == {parts!r}"
+        parts = ("tuple", *(attribute(v, name) for name in ("start", "stop", "step")))
+        return ("==", parts, ("tuple", value.start, value.stop, value.step))
     if kind is tuple and len(value) <= UNROLLED:
-        tests = [f"len({v}) == {len(value)}"]
-        tests += [condition(x, f"{v}[{i}]", bind) for i, x in enumerate(value)]
-        return " and ".join(tests)
+        tests = [condition(x, ("item", v, i), bind) for i, x in enumerate(value)]
+        return every(("==", ("len", v), len(value)), *tests)
     if kind is set:
-        return f"{bind(same_set)}({v}, {bind(frozenset((type(x), x) for x in value))})"
+        constant = bind(frozenset((type(x), x) for x in value))
+        return ("call", bind(same_set), v, constant)
     if kind in (tuple, list, frozenset):
-        return f"{bind(same_items)}([*{v}], {bind(tuple(value))})"
+        return ("call", bind(same_items), ("listed", v), bind(tuple(value)))
     if isinstance(value, np.generic):
-        return f"{bind(same_scalar)}({v}, {bind(value)})"
+        return ("call", bind(same_scalar), v, bind(value))
     if kind in _VALUES or isinstance(value, np.dtype):
-        return f"{v} == {bind(value)}"
-    return f"{bind(text_of)}({v}) == {text_of(value)!r}"
+        return ("==", v, bind(value))
+    return ("==", ("call", bind(text_of), v), text(text_of(value)))
+
+
+def _literal(value: Any, bind: Bind) -> Term:
+    if type(value) is bytes:
+        return ("bytes", text(value.decode("latin-1")))
+    return bind(value) if is_wide(value) else value if type(value) is int else text(value)
 
 
 def is_wide(value: Any) -> bool:

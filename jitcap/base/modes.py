@@ -13,6 +13,7 @@ from typing import Any
 from eager.base.dataclass import dataclass
 from eager.core.tape import Autocast, mode
 from eager.device import default, device
+from jitcap.base.terms import Term, attribute
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +44,19 @@ class Modes:
         default.place, default.current = self.place, self.current
         default.before[:] = self.blocks
 
-    def tests(self, names: Any) -> Iterator[str]:
+    def tests(self, names: Any) -> Iterator[Term]:
         """Conditions, one of which is true in a thread with other modes. `names` binds objects.
         Blocks do not matter where there are none: what ends here began here."""
         tape, there = names.bind(mode), names.bind(default)
-        yield f"{tape}.enabled is not {self.grad}"
-        yield f"{tape}.inference is not {self.inference}"
+        yield ("is not", attribute(tape, "enabled"), repr(self.grad))
+        yield ("is not", attribute(tape, "inference"), repr(self.inference))
         differs = "is not" if self.autocast is None else "!="
-        yield f"{tape}.autocast {differs} {names.bind(self.autocast)}"
+        yield (differs, attribute(tape, "autocast"), names.bind(self.autocast))
         differs = "is not" if self.place is None else "!="
-        yield f"{there}.place {differs} {names.bind(self.place)}"
-        yield f"{there}.current != {self.current}"
+        yield (differs, attribute(there, "place"), names.bind(self.place))
+        yield ("!=", attribute(there, "current"), self.current)
         if self.blocks:
-            yield f"{there}.before != {names.bind([*self.blocks])}"
+            yield ("!=", attribute(there, "before"), names.bind([*self.blocks]))
 
     def why_not(self) -> str | None:
         """Reason why what was captured under these does not fit the thread; None where it does."""

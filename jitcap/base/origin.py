@@ -1,24 +1,24 @@
-"""Capture: where a value read from outside came from, as data. (parent, step) -> expression, name.
+"""Capture: where a value read from outside came from, as data. (parent, step) -> term, name.
 
-An `Origin` knows how to *re-read* its value in generated code (`expr`) and how to *name* it for
-people (`show`), by two templates over its fields: `reads` and `shows`. Guards and the entry
-function are written in terms of origins only.
+An `Origin` knows how to *re-read* its value in an entry (`term`) and how to *name* it for people
+(`show`, by a template over its fields). Guards and the entry are written in terms of origins only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import MemberDescriptorType
 from typing import Any, ClassVar, Final, Protocol
 
 from eager.base.dataclass import dataclass
+from jitcap.base.terms import Term, attribute, constant, filled, python, text
 
 
 class Bind(Protocol):
-    """An object -> the name by which generated code reaches it (see `guards.Names.bind`)."""
+    """An object -> the name by which an entry reaches it (see `guards.Names.bind`)."""
 
-    def __call__(self, value: Any, where: str | None = "") -> str: ...
+    def __call__(self, value: Any, where: Term | None = "") -> str: ...
 
 
 Variable = Callable[["Origin"], str]  # an origin -> the variable that holds its value
@@ -29,25 +29,19 @@ GLOBALS: Final = "globals()"
 class Origin:
     """Base: how to read one value. Compared by identity: each place is read once per capture.
 
-    The templates have the origin itself as `o`; `reads` has the variables of its parents and then
-    the names of what it `binds` by number."""
+    The template has the origin itself as `o`."""
 
     in_frame: ClassVar[bool] = False  # whether a live frame holds it
     is_size: ClassVar[bool] = False  # whether it is the size of a tensor
-    reads: ClassVar[str] = ""
     shows: ClassVar[str] = ""
 
     def parents(self) -> tuple[Origin, ...]:
         """The origins that must be read before this one."""
         return ()
 
-    def binds(self) -> tuple[Any, ...]:
-        """The objects that the expression names."""
-        return ()
-
-    def expr(self, var: Variable, bind: Bind) -> str:
-        """Source of the expression that reads it. May raise a LookupError or AttributeError."""
-        return self.reads.format(*map(var, self.parents()), *map(bind, self.binds()), o=self)
+    def term(self, var: Variable, bind: Bind) -> Term:
+        """The term that reads it. May raise a LookupError or AttributeError."""
+        raise NotImplementedError
 
     def show(self) -> str:
         """The expression that the user would write for it."""
@@ -68,24 +62,33 @@ class Origin:
 class Positional(Origin):
     """The i-th positional argument of the call."""
 
-    reads, shows = "args[{o.index}]", "{o.name}"
+    shows = "{o.name}"
     index: int
     name: str
+
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return ("item", "args", self.index)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keyword(Origin):
     """A keyword argument of the call."""
 
-    reads, shows = "kwargs[{o.name!r}]", "{o.name}"
+    shows = "{o.name}"
     name: str
+
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return ("item", "kwargs", text(self.name))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keywords(Origin):
     """The dictionary of the call's keyword arguments."""
 
-    reads, shows = "kwargs", "the keyword arguments"
+    shows = "the keyword arguments"
+
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return "kwargs"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,19 +99,25 @@ class Fixed(Origin):
     value: Any
     label: str
 
-    def expr(self, var: Variable, bind: Bind) -> str:
+    def term(self, var: Variable, bind: Bind) -> Term:
         return bind(self.value, None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FixedPart(Fixed):
-    """A part of a function that is fixed itself: a cell, its globals."""
+    """A part of a function that is fixed itself: its globals, or a cell by its number."""
 
     function: Any
-    part: str
+    part: str | int
 
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return bind(self.value, f"{bind(self.function)}.{self.part}")
+    def place(self, function: Term) -> Term:
+        """The term that finds it."""
+        if type(self.part) is str:
+            return attribute(function, self.part)
+        return ("item", attribute(function, "__closure__"), self.part)
+
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return bind(self.value, self.place(bind(self.function)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,8 +132,8 @@ class MembersOf(Origin):
     def of(cls, owner: type) -> MembersOf:
         return cls(owner, vars(owner))
 
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return bind(self.table, f"{bind(self.cls, None)}.__dict__")
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return bind(self.table, attribute(bind(self.cls, None), "__dict__"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,9 +152,9 @@ class Drawn(Origin):
         """The variable that holds it."""
         return f"n{self.index}"
 
-    def expr(self, var: Variable, bind: Bind) -> str:
-        given = [*map(bind, self.args), *(f"{k}={bind(v)}" for k, v in self.kwargs)]
-        return f"{bind(self.method)}({', '.join(given)})"
+    def term(self, var: Variable, bind: Bind) -> Term:
+        named = [("keyword", text(k), bind(v)) for k, v in self.kwargs]
+        return ("call", bind(self.method), *map(bind, self.args), *named)
 
     def show(self) -> str:
         given = [*map(repr, self.args), *(f"{k}={v!r}" for k, v in self.kwargs)]
@@ -156,11 +165,13 @@ class Drawn(Origin):
 class DrawnPart(Drawn):
     """One of several numbers that were drawn together."""
 
-    reads, shows = "{o.whole.name}[{o.place}]", "{o.whole}[{o.place}]"
+    shows = "{o.whole}[{o.place}]"
     whole: Any = None  # the `Drawn` before it
     place: int = 0
+    show = Origin.show
 
-    expr, show = Origin.expr, Origin.show
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return ("item", self.whole.name, self.place)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,8 +197,11 @@ class Step(Origin):
 class Attribute(Step):
     """`base.name`, for slots, modules' and classes' attributes, and attributes of builtin types."""
 
-    reads, shows = "{0}.{o.name}", "{o.base}.{o.name}"
+    shows = "{o.base}.{o.name}"
     name: str
+
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return ("attribute", var(self.base), text(self.name))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,9 +210,11 @@ class DictOf(Step):
 
     by: Any = None
 
-    def expr(self, var: Variable, bind: Bind) -> str:
+    def term(self, var: Variable, bind: Bind) -> Term:
         v = var(self.base)
-        return f"{v}.__dict__" if self.by is None else f"{bind(self.by)}({v}, '__dict__')"
+        if self.by is None:
+            return attribute(v, "__dict__")
+        return ("call", bind(self.by), v, text("__dict__"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,9 +224,8 @@ class Item(Step):
     key: Any
     by: Any = None
 
-    def expr(self, var: Variable, bind: Bind) -> str:
-        key = repr(self.key) if type(self.key) in (int, str) else bind(self.key)
-        return _item(self, key, var, bind)
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return _item(self, constant(self.key, bind), var, bind)
 
     def show(self) -> str:
         if isinstance(self.base, DictOf | MembersOf):
@@ -231,24 +246,24 @@ class ItemBy(Step):
     def parents(self) -> tuple[Origin, ...]:
         return (self.base, self.key)
 
-    def expr(self, var: Variable, bind: Bind) -> str:
+    def term(self, var: Variable, bind: Bind) -> Term:
         return _item(self, var(self.key), var, bind)
 
 
-def _item(item: Any, key: str, var: Variable, bind: Bind) -> str:
+def _item(item: Any, key: Term, var: Variable, bind: Bind) -> Term:
     v = var(item.base)
-    return f"{v}[{key}]" if item.by is None else f"{bind(item.by)}({v}, {key})"
+    return ("item", v, key) if item.by is None else ("call", bind(item.by), v, key)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys(Step):
     """The keys (or values) of a dictionary, in order, as a list: `[*view(base)]`."""
 
-    reads, shows = "[*{1}({0})]", "list({o.base}.{o.view.__name__}())"
+    shows = "list({o.base}.{o.view.__name__}())"
     view: Any
 
-    def binds(self) -> tuple[Any, ...]:
-        return (self.view,)
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return ("listed", ("call", bind(self.view), var(self.base)))
 
 
 get_slot = MemberDescriptorType.__get__
@@ -274,12 +289,13 @@ def entry_of(table: Any, key: Any) -> Any:
 class Slot(Step):
     """Value of a slot, read without the class's `__getattribute__` or `__getattr__`."""
 
-    reads, shows = "{1}({2}, {0})", "{o.base}.{o.name}"
+    shows = "{o.base}.{o.name}"
+    by: ClassVar[Any] = staticmethod(get_slot)
     name: str
     descriptor: Any
 
-    def binds(self) -> tuple[Any, ...]:
-        return get_slot, self.descriptor
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return ("call", bind(self.by), bind(self.descriptor), var(self.base))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -287,54 +303,67 @@ class IsUnset(Slot):
     """Test of a slot: true if it is unset."""
 
     shows = "not hasattr({o.base}, {o.name!r})"
-
-    def binds(self) -> tuple[Any, ...]:
-        return is_unset, self.descriptor
+    by = staticmethod(is_unset)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellOf(Step):
     """The i-th closure cell of a function."""
 
-    reads, shows = "{0}.__closure__[{o.index}]", "{o.name}"
+    shows = "{o.name}"
     index: int
     name: str
+
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return ("item", attribute(var(self.base), "__closure__"), self.index)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contents(Step):
     """Contents of a closure cell."""
 
-    reads = "{0}.cell_contents"
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return attribute(var(self.base), "cell_contents")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computed(Origin):
-    """An expression over other origins: `template.format(*variables, *names of what is bound)`."""
+    """A term over other origins: in `form`, the names `$0`, `$1` ... stand for what is found at the
+    `sources`, and then for the objects in `bound`."""
 
     sources: tuple[Origin, ...]
-    template: str
+    form: Term
     bound: tuple[Any, ...] = ()
 
     def parents(self) -> tuple[Origin, ...]:
         return self.sources
 
-    def expr(self, var: Variable, bind: Bind) -> str:
-        names = [var(s) for s in self.sources] + [bind(b) for b in self.bound]
-        return self.template.format(*names)
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return self.of([*map(var, self.sources), *map(bind, self.bound)])
+
+    def of(self, parts: Iterable[Term]) -> Term:
+        """The term over these parts."""
+        return filled(self.form, {f"${i}": part for i, part in enumerate(parts)})
 
     def show(self) -> str:
-        return _shown(self, 3)
+        return python(_shown(self, 3))
 
 
-def _shown(origin: Origin, depth: int) -> str:
-    """An expression as the user would write it, but not one that fills a page."""
+def result_of(fn: Any, *sources: Origin, more: tuple[Any, ...] = ()) -> Computed:
+    """The result of a function for what is found at these places, and for `more` objects."""
+    count = len(sources)
+    given = [f"${i + (i >= count)}" for i in range(count + len(more))]
+    return Computed(sources, ("call", f"${count}", *given), (fn, *more))
+
+
+def _shown(origin: Origin, depth: int) -> Term:
+    """A term as the user would write it, but not one that fills a page."""
     if not isinstance(origin, Computed):
-        return origin.show()
+        return ("shown", origin.show())
     if not depth:
-        return "..."
-    sources = [_shown(s, depth - 1) for s in origin.sources]
-    return origin.template.format(*sources, *(getattr(b, "__name__", b) for b in origin.bound))
+        return ("shown", "...")
+    bound = [("shown", str(getattr(b, "__name__", b))) for b in origin.bound]
+    return origin.of([*(_shown(s, depth - 1) for s in origin.sources), *bound])
 
 
 APART: Final = "~another "  # before the name of what is not always what another place holds

@@ -40,7 +40,6 @@ from jitcap.base.origin import (
     GLOBALS,
     Attribute,
     CellOf,
-    Computed,
     Contents,
     DictOf,
     Fixed,
@@ -51,6 +50,7 @@ from jitcap.base.origin import (
     MembersOf,
     Origin,
     Positional,
+    result_of,
 )
 from jitcap.by_dispatch.copies import (
     blank,
@@ -126,7 +126,7 @@ class SpaceShadow(DictShadow):
     names), an optimizer's (but whether it has stepped, which it stores and does not ask)."""
 
     def complete(self, s: base.Session) -> None:
-        place = Computed((self.origin,), "{1}({0})", (asked_names,))
+        place = result_of(asked_names, self.origin)
         s.guards.add(Equals(place, s.line(), asked_names(self.real)))
         for name in asked_names(self.real):
             self.touch(s, name)
@@ -403,7 +403,7 @@ class Borrower:
         """A variable of a function's closure."""
         name = fn.__code__.co_freevars[index]
         owner = self.outside.origin_of(fn)
-        origin: Origin = FixedPart(cell, name, fn, f"__closure__[{index}]")
+        origin: Origin = FixedPart(cell, name, fn, index)
         if owner is not None and not self.outside.is_fixed(fn):
             origin = CellOf(owner, index, name)
         if id(cell) in self.outside.by_real:  # two functions share it: they must at every call
@@ -537,7 +537,7 @@ def _load_extras(b: Borrower, real: Tensor, saved: Tensor, shadow: TensorShadow)
 
 def see_names(b: Borrower, shadow: TensorShadow) -> None:
     """Guard which attributes the user put on a tensor."""
-    place = Computed((shadow.origin,), "{1}({0})", (own_names,))
+    place = result_of(own_names, shadow.origin)
     b.outside.guard(Equals(place, b.s.line(), own_names(shadow.real)))
 
 

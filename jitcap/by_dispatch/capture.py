@@ -189,7 +189,7 @@ def _arguments(
         given.append(outside.load(value, Positional(i, label)))
     named = {k: outside.load(v, Keyword(k)) for k, v in kwargs.items()}
     if len(named) > 1 and collects:  # their order is that of a dictionary
-        place = Computed((Keywords(),), "[*{}]")
+        place = Computed((Keywords(),), ("listed", "$0"))
         session.guards.add(Equals(place, session.entry.function, [*kwargs]))
     return given, named
 

@@ -29,7 +29,7 @@ from eager.optim import Optimizer
 from jitcap.base import marks
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import OF_THE_HOST, PURE_MODULES, is_library_space, is_python_class
-from jitcap.base.origin import Computed, Fixed, MembersOf
+from jitcap.base.origin import Fixed, MembersOf, result_of
 from jitcap.by_dispatch.session import DispatchSession, Refused
 from jitcap.capture.kinds.base import HANDLERS
 from jitcap.capture.kinds.constants import GENERATORS
@@ -140,7 +140,7 @@ class Watch:
         if not self.s.is_user(space):
             self.hooked |= code is register_hook.__code__
             if code in _ABSTRACT:
-                token = Computed((), "{0}()", (abc.get_cache_token,))
+                token = result_of(abc.get_cache_token)
                 self.s.guards.add(Equals(token, self.s.line(), abc.get_cache_token()))
             if code is _DISPATCH:
                 raise Break("unknown call", f"{code.co_qualname}() looks into a table of its own")

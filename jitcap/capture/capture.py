@@ -197,7 +197,7 @@ def _begun(
     keywords = {k: load(v, k, Keyword(k)) for k, v in kwargs.items()}
     collects = code is None or code.co_flags & VARKEYWORDS
     if len(keywords) > 1 and collects:  # their order is that of a dictionary
-        order = Computed((Keywords(),), "[*{}]")
+        order = Computed((Keywords(),), ("listed", "$0"))
         session.guards.add(Equals(order, session.entry.function, [*kwargs]))
     if code is not None and is_inlined(plain):
         return partial(session.vm.execute, inlined(session, plain, tuple(given), keywords))
@@ -346,7 +346,7 @@ def _raised_later() -> Iterator[None]:
         raise Break("later effect", f"backward() would raise {words(error)}") from error
 
 
-_LEFT: Final = ("lines", "effects", "calls", "value", "outputs")  # of an epilogue: what it leaves
+_LEFT: Final = ("rows", "effects", "calls", "value", "outputs")  # of an epilogue: what it leaves
 
 
 def _rehearse(session: Session, value: Any, end: Epilogue) -> None:

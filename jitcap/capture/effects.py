@@ -23,6 +23,7 @@ from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
 from jitcap.base.modes import Modes
 from jitcap.base.origin import Attribute, Fixed, Told
+from jitcap.base.terms import Row, Term, attribute, text
 from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.kinds.tensors import AsTensor, TensorShadow
 from jitcap.capture.outside import Shadow, ends
@@ -37,46 +38,45 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One call of the host: the statement that makes it, the tuple (function, arguments, keyword
+    """One call of the host: the term that makes it, the one of (function, arguments, keyword
     arguments) that records it, and the user's line."""
 
-    statement: str
-    record: str
+    call: Term
+    record: Term
     where: str
 
 
 @dataclass(slots=True)
 class Epilogue:
-    """`lines` make the values, `effects` are replayed on the real objects, then `calls` are made;
-    `value` is the expression that is returned.
+    """`rows` make the values, `effects` are replayed on the real objects, then `calls` are made;
+    `value` is the term that is returned.
 
-    `outputs` are the graph values that the lines call `o[i]`; `writes` pairs a tensor from outside
+    `outputs` are the graph values that the rows call `o[i]`; `writes` pairs a tensor from outside
     with the index of the output that its memory takes."""
 
-    lines: list[str] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     calls: list[Report] = field(default_factory=list)  # of the host, after everything else
-    value: str = "None"
+    value: Term = "None"
     outputs: list[Any] = field(default_factory=list)
     writes: list[tuple[TensorShadow, int]] = field(default_factory=list)
     tensors: dict[int, str] = field(default_factory=dict)  # outputs that become tensors: names
-    leaves: list[str] = field(default_factory=list)  # where gradients asked for later go to
+    leaves: list[Term] = field(default_factory=list)  # where gradients asked for later go to
     slots: list[Tensor] = field(default_factory=list)  # what has them, while it is captured
     goals: list[Tensor] = field(default_factory=list)  # the leaves, as long
 
-    def replay(self) -> list[str]:
+    def replay(self) -> list[Row]:
         """The statements of the effects. Those that count writes are loops: an optimizer has
         hundreds. A loop has tensors of one class, whose slots CPython then reads at once."""
-        lines: list[str] = []
+        rows: list[Row] = []
         for (form, value, _), group in itertools.groupby(
             self.effects, lambda e: (e.form, e.value, e.key)
         ):
             if form == VERSION:
-                targets = "".join(f"{e.target}, " for e in group)
-                lines.append(f"for t in ({targets}): (t._counts or t._storage).version += {value}")
+                rows.append(("count", ("tuple", *(e.target for e in group)), value))
             else:
-                lines += [e.statement() for e in group]
-        return lines
+                rows += [e.statement() for e in group]
+        return rows
 
     def release(self) -> None:
         """Let go of the capture's tensors: all that the program met hangs on them."""
@@ -104,7 +104,7 @@ def epilogue(session: Session, value: Any, names: Names) -> Epilogue:
 def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
     out = Epilogue(outputs=make.outputs, writes=make.writes, slots=make.slots, tensors=make.tensors)
     clocks = [each for each in session.drawn.values() if type(each) is Told]
-    make.lines += [make.names.later(each) for each in clocks]
+    make.rows += [make.names.later(each) for each in clocks]
     returned = make.expr(value)
     stores = _versions(session, make)
     for shadow in list(session.outside.by_real.values()):
@@ -117,7 +117,7 @@ def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
     stores += _modes(session, make)
     make.reporting = True
     calls = [_host_call(make, c) for c in session.host_calls]
-    out.lines = [*make.lines, *make.late]
+    out.rows = [*make.rows, *make.late]
     out.effects = stores
     out.calls = calls
     out.value = returned
@@ -258,7 +258,7 @@ def _versions(session: Session, make: Rebuilder) -> list[Effect]:
             place, cls = make.names.var(shadow.origin), type(shadow.twin).__qualname__
             value = make.version(storage)
             effects.append(Effect(shadow.origin, place, VERSION, key=cls, value=value))
-    return sorted(effects, key=lambda e: (int(e.value) if e.value.isdigit() else 0, e.key))
+    return sorted(effects, key=lambda e: (e.value if type(e.value) is int else 0, e.key))
 
 
 # ---- state of the library, host calls
@@ -271,18 +271,19 @@ def _draws(session: Session, make: Rebuilder) -> list[Effect]:
         count = make.expr(session.sizes.number(state.count))
         write = partial(Effect, state.origin, make.names.var(state.origin), ATTRIBUTE)
         if state.reseeded:
-            effects.append(write("seed_value", make.expr(state.seed)))
-            effects.append(write("ordinal", f"{make.expr(state.start)} + {count}"))
+            effects.append(write(text("seed_value"), make.expr(state.seed)))
+            before = make.expr(state.start)
         else:
             before = make.names.var(Attribute(state.origin, "ordinal"))
-            passed = f"{make.expr(state.passed)} + " if isinstance(state.passed, SymNumber) else ""
-            effects.append(write("ordinal", f"{before} + {passed}{count}"))
+            if isinstance(state.passed, SymNumber):
+                before = ("+", before, make.expr(state.passed))
+        effects.append(write(text("ordinal"), ("+", before, count)))
     return effects
 
 
 def _modes(session: Session, make: Rebuilder) -> list[Effect]:
     now, before, bind = Modes.now(), session.modes, make.names.bind
-    found: list[tuple[Any, str, str]] = []
+    found: list[tuple[Any, str, Term]] = []
     if now.grad is not before.grad:
         found.append((mode, "enabled", repr(now.grad)))
     if now.inference is not before.inference:
@@ -292,23 +293,26 @@ def _modes(session: Session, make: Rebuilder) -> list[Effect]:
     if now.place != before.place:
         found.append((default_place, "place", bind(now.place)))
     if now.current != before.current:
-        found.append((default_place, "current", repr(now.current)))
+        found.append((default_place, "current", now.current))
     if now.blocks != before.blocks:  # those that began before are guarded, or stay
-        outer = "" if before.blocks else f"*{bind(default_place)}.before, "
-        found.append((default_place, "before", f"[{outer}*{bind([*now.blocks])}]"))
-    return [Effect(Fixed(o, "a mode"), bind(o), ATTRIBUTE, key, text) for o, key, text in found]
+        outer = [] if before.blocks else [("star", attribute(bind(default_place), "before"))]
+        found.append((default_place, "before", ("list", *outer, ("star", bind([*now.blocks])))))
+    return [
+        Effect(Fixed(o, "a mode"), bind(o), ATTRIBUTE, text(key), term) for o, key, term in found
+    ]
 
 
 def _host_call(make: Rebuilder, call: Any) -> Report:
-    fn, args = make.expr(call.fn), [make.expr(a) for a in call.args]
+    fn, args = make.expr(call.fn), make.all(call.args)
     values = {k: make.expr(v) for k, v in call.kwargs.items()}
-    given = f"({', '.join(args)}{',' if args else ''})"
-    keywords = f"{{{', '.join(f'{k!r}: {v}' for k, v in values.items())}}}"
-    statement = f"{fn}({', '.join([*args, *(f'{k}={v}' for k, v in values.items())])})"
-    if call.at is not None:
-        statement = f"{make.names.bind(call.at)}({fn}, {given}, {keywords})"
-    record = f"({fn}, {given}, {keywords})"
+    keywords = ("dict", *(part for k, v in values.items() for part in (text(k), v)))
+    given = fn, ("tuple", *args), keywords
+    record: Term = ("tuple", *given)
+    if call.at is None:
+        term = ("call", fn, *args, *(("keyword", text(k), v) for k, v in values.items()))
+    else:
+        term = ("call", make.names.bind(call.at), *given)
     if call.when is not None:
         when = make.expr(call.when)
-        statement, record = f"{when} and {statement}", f"*[{record}] * {when}"
-    return Report(statement, record, call.where)
+        term, record = ("and", when, term), ("star", ("*", ("list", record), when))
+    return Report(term, record, call.where)

@@ -15,6 +15,7 @@ from eager.base.dataclass import dataclass
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import is_programs
 from jitcap.base.origin import Computed, Fixed
+from jitcap.base.terms import attribute, method
 from jitcap.capture.kinds.base import Args, Kwargs, Session
 from jitcap.capture.kinds.functions import REPORTS
 from jitcap.capture.located import caller_at, report_above, report_level, warn_above
@@ -37,7 +38,7 @@ def call(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     if fn is logging.Logger.isEnabledFor:
         return _is_enabled(s, args[0], s.known(args[1]))
     if fn is logging.getLogger and not kwargs and all(type(v) is str for v in args):
-        return s.outside.load(fn(*args), Computed((), "{}(*{})", (fn, args)))
+        return s.outside.load(fn(*args), Computed((), ("call", "$0", ("star", "$1")), (fn, args)))
     if fn.__name__ not in REPORTS:
         raise Break("unknown call", f"{fn.__qualname__}() is called")
     given = [v for v in (*args, *kwargs.values()) if not s.outside.is_fixed(v)]
@@ -54,7 +55,9 @@ def call(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         if isinstance(args[0], logging.Logger | logging.LoggerAdapter):
             return None
         ready = bool(logging.root.handlers)  # else a function of the module does that first
-        s.guard_that("bool({}.handlers)", Fixed(logging.root, "logging.root"), answer=ready)
+        s.guard_that(
+            ("bool", attribute("$0", "handlers")), Fixed(logging.root, "logging.root"), answer=ready
+        )
         if ready:
             return None
     if fn.__name__ == "exception" or kwargs.get("exc_info"):
@@ -81,7 +84,7 @@ def _is_enabled(s: Session, logger: Any, level: int, *, unless: bool = False) ->
         notes.pop(level, None)
     if not (unless and answer):
         origin = s.outside.origin_of(logger) or Fixed(logger, "logger")
-        s.guard_that(f"{{}}.isEnabledFor({level!r})", origin, answer=answer)
+        s.guard_that(method("$0", "isEnabledFor", "$1"), origin, level, answer=answer)
     return answer
 
 
@@ -95,7 +98,7 @@ def require(s: Session, test: Callable[[Any], bool], value: Any, what: str) -> N
         raise Break("effect", what)
     if (test, id(value)) not in s.required:
         s.required.add((test, id(value)))
-        s.guard_that("{1}({0})", Fixed(value, getattr(value, "__name__", "it")), test)
+        s.guard_that(("call", "$1", "$0"), Fixed(value, getattr(value, "__name__", "it")), test)
 
 
 def prints_by_library(module: Any) -> bool:

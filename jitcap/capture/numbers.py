@@ -22,6 +22,7 @@ from eager.core.sym import SymNumber
 from jitcap.base.breaks import Break
 from jitcap.base.equality import text_of
 from jitcap.base.origin import Computed, Origin, Told
+from jitcap.base.terms import Term, number
 from jitcap.base.walks import after_parents
 from jitcap.capture.kinds.base import Session
 from jitcap.capture.operations import COMPARE, INFIX, PREFIX
@@ -131,35 +132,32 @@ def expression(fn: Function, operands: tuple[Any, ...]) -> Computed:
     """Origin that computes `fn(*operands)` in the entry."""
     sources = tuple(x.leaf.origin for x in operands if type(x) is SymNumber)
     bound: list[Any] = []
-    names, places = [], iter(range(len(sources)))
+    terms: list[Term] = []
+    places = iter(range(len(sources)))
     for x in operands:
-        text = f"{{{next(places)}}}" if type(x) is SymNumber else literal(x)
-        if not text:
-            text = f"{{{len(sources) + len(bound)}}}"
+        term = f"${next(places)}" if type(x) is SymNumber else literal(x)
+        if term is None:
+            term = f"${len(sources) + len(bound)}"
             bound.append(x)
-        names.append(text)
-    template = spelled(fn, names)
-    if template is None:
-        template = f"{{{len(sources) + len(bound)}}}({', '.join(names)})"
+        terms.append(term)
+    form = operation(fn, terms)
+    if form is None:
+        form = ("call", f"${len(sources) + len(bound)}", *terms)
         bound.append(fn)
-    return Computed(sources, template, tuple(bound))
+    return Computed(sources, form, tuple(bound))
 
 
-def spelled(fn: Function, names: list[str]) -> str | None:
-    """`fn` as an operator, or None."""
-    if fn in INFIX:
-        return f"({names[0]} {INFIX[fn]} {names[1]})"
-    return f"({PREFIX[fn]}{names[0]})" if fn in PREFIX else None
+def operation(fn: Function, terms: Sequence[Term]) -> Term | None:
+    """`fn` as an operator on these operands, or None."""
+    operator = INFIX.get(fn) or PREFIX.get(fn)
+    return None if operator is None else (operator, *terms)
 
 
-def literal(x: Any) -> str:
-    """A number as source, or "" for one that has no literal."""
-    if type(x) is float and (x != x or x in (float("inf"), float("-inf"))):
-        return ""
+def literal(x: Any) -> Term | None:
+    """A number as a term, or None for one that has no literal."""
     if type(x) not in (bool, int, float) or (type(x) is int and x not in INT64):
-        return ""
-    text = repr(x)
-    return f"({text})" if text.startswith("-") else text
+        return None
+    return number(x)
 
 
 # ---- into the graph
@@ -191,7 +189,8 @@ def fits(s: Session, number: SymNumber) -> bool:
         return False
     if number.leaf.origin.is_size:
         return True
-    s.guard_that(f"{INT64.start} <= {{0}} and {{0}} < {INT64.stop}", number.leaf.origin)
+    within = ("and", ("<=", INT64.start, "$0"), ("<", "$0", INT64.stop))
+    s.guard_that(within, number.leaf.origin)
     return True
 
 

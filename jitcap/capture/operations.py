@@ -26,4 +26,4 @@ UNARY: Final[dict[str, Function]] = {
     "UNARY_NEGATIVE": operator.neg, "UNARY_INVERT": operator.invert, "UNARY_POSITIVE": operator.pos,
 }  # fmt: skip
 INFIX: Final = {fn: op for op, fn in (BINARY | COMPARE).items()}
-PREFIX: Final[dict[Function, str]] = {operator.neg: "-", operator.invert: "~", operator.pos: "+"}
+PREFIX: Final[dict[Function, str]] = {operator.neg: "u-", operator.invert: "~", operator.pos: "u+"}

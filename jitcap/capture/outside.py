@@ -23,6 +23,7 @@ from eager.core.tensor import Tensor
 from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
 from jitcap.base.origin import ANY, APART, Origin, siblings
+from jitcap.base.terms import Row, Term
 from jitcap.capture.bytecode import decode
 from jitcap.capture.interpret import Frame
 from jitcap.capture.replay import Effect, Maker
@@ -72,8 +73,8 @@ class Shadow:
         return ()
 
     def write(
-        self, make: Maker, form: str, key: str = "", value: str = "", fn: str = "", model: str = "",
-        *, at: Any = None, name: Any = None,
+        self, make: Maker, form: Row, key: Term = "", value: Term = "", fn: str = "",
+        model: Row = (), *, at: Any = None, name: Any = None,
     ) -> Effect:  # fmt: skip
         """One write to the real object; `at`: the key under which its line was noted."""
         target, where = make.names.var(self.origin), make.written_at(self.twin, at)

@@ -1,4 +1,4 @@
-"""Capture: how values that escape are made again at every call. captured values -> source.
+"""Capture: how values that escape are made again at every call. captured values -> rows.
 
 What came from outside is the outside object itself; new objects are built anew (shared ones once,
 cycles included); tensors and run-time numbers become outputs of the graph.
@@ -6,6 +6,7 @@ cycles included); tensors and run-time numbers become outputs of the graph.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -25,6 +26,7 @@ from jitcap.autodiff.double_backward import view
 from jitcap.autodiff.joint import why_spent
 from jitcap.base.breaks import Break
 from jitcap.base.equality import is_wide
+from jitcap.base.terms import Row, Term, attribute, method, text
 from jitcap.capture import numbers
 from jitcap.capture.control.ties import may_be_new
 from jitcap.capture.kinds.base import MutableKind, kind_of
@@ -83,7 +85,7 @@ class Cycles:
 
 
 class Rebuilder:
-    """Renders values. `outputs` collects the graph outputs that the source refers to as `o[i]`."""
+    """Renders values. `outputs` collects the graph outputs that the rows refer to as `o[i]`."""
 
     def __init__(self, session: Session, names: Names) -> None:
         self.session = session
@@ -94,21 +96,22 @@ class Rebuilder:
         self.views: list[Tensor] = []  # those that are made again on the tape
         self.inner: set[int] = set()  # histories of views (ids) that others are computed from
         self.writes: list[Any] = []  # (shadow, index of the output that its memory takes)
-        self.lines: list[str] = []
-        self.late: list[str] = []  # filling of cyclic objects
-        self.memo: dict[int, str] = {}
+        self.rows: list[Row] = []
+        self.late: list[Row] = []  # filling of cyclic objects
+        self.memo: dict[int, Term] = {}
         self.bases: dict[int, str] = {}  # id of a TracedStorage -> variable of its base tensor
         self.counters: dict[int, str] = {}  # id of a Storage -> variable of a tensor that has it
         self.histories: dict[int, str] = {}  # id of a tape node -> variable of what stands for it
         self.reporting = False  # whether it is for a call of the host, which only shows it
         self.cycles = Cycles()
         self._unfilled: list[tuple[MutableKind, str, Any]] = []  # what waits for a whole one
+        self._variables = (f"t{i}" for i in itertools.count())
         self._keep: list[Any] = []
 
     # ---- the entry points
 
-    def expr(self, value: Any) -> str:
-        """Source that gives `value`; objects with identity are made once."""
+    def expr(self, value: Any) -> Term:
+        """The term that gives `value`; objects with identity are made once."""
         cls = type(value)
         if value is None or cls is bool or value is Ellipsis or value is NotImplemented:
             return repr(value)
@@ -116,21 +119,21 @@ class Rebuilder:
         if given is not None and not _is_interned(value):  # the very object, as in Python
             return self.names.var(given[1][0])
         if (cls is int and not is_wide(value)) or _is_interned(value):
-            return repr(value)
+            return value if cls is int else text(value)
         found = self.memo.get(id(value))
         if found is not None:
             return found
         shadow = self.session.outside.shadow(value)
         if shadow is not None:
-            text = self.names.var(shadow.origin)
+            term: Term = self.names.var(shadow.origin)
         else:
-            text = self._new(value, cls)
-        self.memo[id(value)] = text
+            term = self._new(value, cls)
+        self.memo[id(value)] = term
         self._keep.append(value)
         while self._unfilled and not self.cycles.wait():
             kind, name, held = self._unfilled.pop()
             self.late += kind.filling(self, name, held)
-        return text
+        return term
 
     def written_at(self, twin: Any, key: Any) -> str:
         return self.session.written_at(twin, key)
@@ -140,14 +143,22 @@ class Rebuilder:
         self.outputs.append(node)
         return len(self.outputs) - 1
 
-    def let(self, text: str) -> str:
-        """A new variable with the value of `text`."""
-        name = f"t{len(self.lines)}"
-        self.lines.append(f"{name} = {text}")
+    def let(self, term: Term) -> str:
+        """A new variable with the value of `term`."""
+        name = next(self._variables)
+        self.rows.append(("let", name, term))
         return name
 
-    def all(self, values: Iterable[Any]) -> str:
-        return ", ".join([self.expr(v) for v in values])
+    def call(self, fn: Any, *args: Any) -> str:
+        """A new variable with the result of `fn`, which has a name, for these values."""
+        return self.let(("call", self.names.bind(fn), *self.all(args)))
+
+    def put(self, name: Term, field: str, value: Term) -> None:
+        """`name.field = value`."""
+        self.rows.append(("set", attribute(name, field), value))
+
+    def all(self, values: Iterable[Any]) -> list[Term]:
+        return [self.expr(v) for v in values]
 
     def is_fixed(self, value: Any) -> bool:
         return self.session.outside.is_fixed(value)
@@ -159,7 +170,7 @@ class Rebuilder:
         """True if the value is a function or class that every call makes."""
         return id(value) in self.session.made
 
-    def _new(self, value: Any, cls: type) -> str:
+    def _new(self, value: Any, cls: type) -> Term:
         made = value if isinstance(value, type) else cls
         if self.is_made(made):
             raise Break("effect", f"the class {made.__qualname__}, made by every call, escapes")
@@ -177,30 +188,32 @@ class Rebuilder:
                 self.late += kind.filling(self, name, value)
             return name
         if type(value) is list:
-            return self.let(f"[{self.all(value)}]")
+            return self.let(("list", *self.all(value)))
         if type(value) is dict:
-            pairs = (f"{self.expr(k)}: {self.expr(v)}" for k, v in value.items())
-            return self.let(f"{{{', '.join(pairs)}}}")
-        filling = kind.filling(self, "_", value)  # children first, then the object
-        name = self.let(kind.empty(self, value))
-        self.lines += [line.replace("_", name, 1) for line in filling]
+            return self.let(("dict", *self.all(x for pair in value.items() for x in pair)))
+        name = next(self._variables)
+        filling = kind.filling(self, name, value)  # children first, then the object
+        self.rows += [("let", name, kind.empty(self, value)), *filling]
         return name
 
     # ---- run-time values
 
-    def number(self, number: SymNumber) -> str:
+    def number(self, number: SymNumber) -> Term:
         """A run-time number: Python computes it from what was read outside and what the graph
         gave, so that it is exact."""
         memo = self.memo
         for each in numbers.postorder(number):
             if id(each) not in memo:
-                names = [
-                    memo[id(a)] if isinstance(a, SymNumber) else numbers.literal(a) or self.expr(a)
-                    for a in each.args
+                parts = [
+                    memo[id(a)] if isinstance(a, SymNumber) else self._literal(a) for a in each.args
                 ]
-                memo[id(each)] = self._leaf(each) if each.fn is None else self._call(each.fn, names)
+                memo[id(each)] = self._leaf(each) if each.fn is None else self._call(each.fn, parts)
                 self._keep.append(each)
         return memo[id(number)]
+
+    def _literal(self, value: Any) -> Term:
+        term = numbers.literal(value)
+        return self.expr(value) if term is None else term
 
     def _leaf(self, number: SymNumber) -> str:
         leaf = number.leaf
@@ -208,10 +221,14 @@ class Rebuilder:
             return self.names.var(leaf.origin)
         if leaf in self.session.drawn:
             return self.names.var(self.session.drawn[leaf])
-        return self.let(f"{self.names.bind(number.pytype)}(o[{self.output(leaf)}])")
+        return self.let(("call", self.names.bind(number.pytype), self._of_graph(leaf)))
 
-    def _call(self, fn: Any, names: list[str]) -> str:
-        return self.let(numbers.spelled(fn, names) or f"{self.names.bind(fn)}({', '.join(names)})")
+    def _of_graph(self, node: Any) -> Term:
+        """What the graph gives."""
+        return ("item", "o", self.output(node))
+
+    def _call(self, fn: Any, parts: list[Term]) -> str:
+        return self.let(numbers.operation(fn, parts) or ("call", self.names.bind(fn), *parts))
 
     def tensor(self, tensor: Tensor) -> str:
         if tensor._view is not None:
@@ -220,7 +237,7 @@ class Rebuilder:
         if type(array) is not Traced:
             array = self.session.tracer.lifted(tensor)
         if array is None:
-            return self._dress(self._constant_tensor(tensor), tensor)
+            return self._dress(_constant_tensor(self, tensor), tensor)
         ties = self.session.ties
         if self.has_history(tensor):
             ties.histories.add(id(tensor._node))
@@ -234,49 +251,51 @@ class Rebuilder:
             if _is_reshaped(self, where, array):
                 raise Break("effect", "a view leaves whose base got another shape of its own")
             replayed = _by_views(tensor) and id(tensor._node) not in self.inner
-            name = self.let(
-                f"{self.names.bind(view)}({self.expr(where.base)}, "
-                f"{self._chain(where.chain)}, {replayed})"
-            )
+            base, chain = self.expr(where.base), self._chain(where.chain)
+            name = self.let(("call", self.names.bind(view), base, chain, repr(replayed)))
         else:
             name, replayed = self._alias(tensor, array), False
         if replayed:
             self.views.append(tensor)
         elif self.has_history(tensor):
-            self.put(name, tensor)
+            _record(self, name, tensor)
         return self._dress(name, tensor)
 
-    def _one_of(self, tensor: Tensor, array: Traced, ties: Any) -> str:
+    def _one_of(self, tensor: Tensor, array: Traced, ties: Any) -> Term:
         """The result of a branch: after a way that has left an object as it was, that object."""
         objects = ties.leaves_as_one(tensor)
         name = self._alias(tensor, array) if may_be_new(objects) else ""
         if name and self.has_history(tensor):
-            self.put(name, tensor)
+            _record(self, name, tensor)
         return self._chosen(objects, name and self._dress(name, tensor))
 
-    def _chosen(self, objects: Any, name: str) -> str:
+    def _chosen(self, objects: Any, name: str) -> Term:
         if not isinstance(objects, tuple):
             return name if objects is None else self.expr(objects)
-        ways = ", ".join(self._chosen(x, name) for x in objects[1])
-        return self.let(f"({ways})[{self.names.bind(bool)}(o[{self.output(objects[0])}])]")
+        ways = ("tuple", *(self._chosen(x, name) for x in objects[1]))
+        return self.let(self.one_of(ways, objects[0]))
 
-    def _chain(self, chain: Any) -> str:
+    def one_of(self, ways: Term, truth: Any) -> Term:
+        """The one of two that a value of the graph chooses."""
+        return ("item", ways, ("call", self.names.bind(bool), self._of_graph(truth)))
+
+    def _chain(self, chain: Any) -> Term:
         """The steps of a view, with what sizes are at the call."""
         if not symbols_in(attrs for _, attrs in chain):
             return self.names.bind(chain)
         steps = []
         for op, attrs in chain:
-            given = ", ".join(f"{name!r}: {self.sized(value)}" for name, value in attrs.items())
-            steps.append(f"({self.names.bind(op)}, {{{given}}}), ")
-        return f"({''.join(steps)})"
+            given = [part for k, v in attrs.items() for part in (text(k), self.sized(v))]
+            steps.append(("tuple", self.names.bind(op), ("dict", *given)))
+        return ("tuple", *steps)
 
-    def sized(self, value: Any) -> str:
+    def sized(self, value: Any) -> Term:
         """An attribute, which may hold sizes."""
         if isinstance(value, SymInt):
             return self.number(value.number())
         if type(value) is tuple and symbols_in(value):
-            return f"({', '.join(map(self.sized, value))},)"
-        return repr(value) if type(value) in (int, bool) else self.names.bind(value)
+            return ("tuple", *map(self.sized, value))
+        return value if type(value) is int else self.names.bind(value)
 
     def has_history(self, tensor: Tensor) -> bool:
         return bool(tensor._requires_grad and tensor._node is not None)
@@ -294,36 +313,40 @@ class Rebuilder:
     def _alias(self, tensor: Tensor, array: Traced) -> str:
         """A tensor that is no view: the owner of its memory, or a further one with (a part of) that
         memory, by `detach()` or `.data`."""
-        cls = "" if type(tensor) is Tensor else f", {self.names.bind(type(tensor))}"
+        cls = self._class(tensor)
         owner = self.session.owners.get(id(array.storage))
         base = self.names.var(owner.origin) if owner else self.bases.get(id(array.storage), "")
         if owner is not None:
             self.counters.setdefault(id(owner.twin._storage), base)
         if not base:
             whole = not array.chain
-            base = self._base(array.storage, _more(self, tensor, cls) if whole else "")
+            base = self._base(array.storage, _more(self, tensor, cls) if whole else ())
             if whole:
                 self._count(base, tensor)
                 return base
-        part = base
+        part: Term = base
         if array.chain:
-            chain = self._chain(array.chain)
-            part = f"{self.names.bind(view)}({base}, {chain}, False)"
-        return self._wrapped(f"{part}._array", tensor, cls)
+            part = ("call", self.names.bind(view), base, self._chain(array.chain), "False")
+        return self._wrapped(attribute(part, "_array"), tensor, cls)
 
-    def _wrapped(self, data: str, tensor: Tensor, cls: str) -> str:
+    def _class(self, tensor: Tensor) -> tuple[Term, ...]:
+        """The last argument of `wrap`, where it needs one."""
+        return () if type(tensor) is Tensor else (self.names.bind(type(tensor)),)
+
+    def _wrapped(self, data: Term, tensor: Tensor, cls: tuple[Term, ...]) -> str:
         """A tensor with this data, and a counter of writes: that of another one, or its own."""
         counter = self.counters.get(id(tensor._storage))
-        storage = f"{counter}._storage" if counter else _fresh(self, tensor)
-        name = self.let(f"{self.names.bind(wrap)}({data}, {storage}{cls})")
+        storage = attribute(counter, "_storage") if counter else _fresh(self, tensor)
+        name = self.let(("call", self.names.bind(wrap), data, storage, *cls))
         if not counter:
             self._count(name, tensor)
         return name
 
-    def _base(self, storage: TracedStorage, cls: str) -> str:
+    def _base(self, storage: TracedStorage, more: tuple[Term, ...]) -> str:
         """The tensor that owns a new piece of memory."""
         index = self.output(storage.handle)
-        name = self.bases[id(storage)] = self.let(f"{self.names.bind(wrap)}(o[{index}]{cls})")
+        made = ("call", self.names.bind(wrap), ("item", "o", index), *more)
+        name = self.bases[id(storage)] = self.let(made)
         self.tensors[index] = name
         self._keep.append(storage)
         return name
@@ -333,72 +356,76 @@ class Rebuilder:
         self.counters[id(tensor._storage)] = name
         self._keep.append(tensor._storage)
         if tensor._storage.version:
-            self.lines.append(f"{name}._storage.version = {self.version(tensor._storage)}")
+            self.put(attribute(name, "_storage"), "version", self.version(tensor._storage))
 
-    def version(self, storage: Any) -> str:
-        """Expression for the number of writes to a storage; some are known at run time only."""
-        text = str(storage.version)
+    def version(self, storage: Any) -> Term:
+        """The number of writes to a storage; some are known at run time only."""
+        term: Term = storage.version
         for _, most, count in self.session.counts.get(id(storage), ()):
-            text += f" + {self.expr(count)} - {most}"
-        return text
-
-    def put(self, name: str, tensor: Tensor) -> None:
-        """An output whose history goes on outside, or is used up."""
-        node, why = tensor._node, why_spent(tensor)
-        history = self.histories.get(id(node))
-        if history is None:
-            given = f"{_history_name(self, node)}, {len(node.outs)}" + (f", {why!r}" if why else "")
-            make = self.names.bind(SpentNode if why else OutputNode)
-            history = self.histories[id(node)] = self.let(f"{make}({given})")
-            self._keep.append(node)
-        slot = "" if why else f", h, {len(self.slots)}"
-        self.lines.append(f"{history}.put({name}, {tensor._index}{slot})")
-        if not why:
-            self.slots.append(tensor)
-
-    def _constant_tensor(self, tensor: Tensor) -> str:
-        cls = "" if type(tensor) is Tensor else f", {self.names.bind(type(tensor))}"
-        base = self.bases.get(id(tensor._array), "")
-        data = f"{base}._array" if base else f"{self.names.bind(tensor._array.copy())}.copy()"
-        self.session.tracer.constant_memory.leaves(tensor._array, tensor=True)
-        name = self._wrapped(data, tensor, cls)
-        self.bases.setdefault(id(tensor._array), name)
-        self._keep.append(tensor._array)
-        return name
+            term = ("-", ("+", term, self.expr(count)), most)
+        return term
 
     def _dress(self, name: str, tensor: Tensor) -> str:
-        """Emit lines that set the attributes of a new tensor other than its data; give its name."""
+        """Add rows that set the attributes of a new tensor other than its data; give its name."""
         self.memo[id(tensor)] = name
         self._keep.append(tensor)
         if tensor._requires_grad and tensor._node is None:
-            self.lines.append(f"{name}._requires_grad = True")
+            self.put(name, "_requires_grad", "True")
         if tensor._retains:
-            self.lines.append(f"{self.names.bind(retain_grad)}({name})")
+            self.rows.append(("do", ("call", self.names.bind(retain_grad), name)))
         if tensor._hooks is not None:
             raise Break("effect", "a tensor that is made inside has hooks")
         if tensor._grad is not None:
-            self.lines.append(f"{name}._grad = {self.expr(tensor._grad)}")
+            self.put(name, "_grad", self.expr(tensor._grad))
         for key, value in tensor.__dict__.items():
             if key not in TENSOR_FIELDS:
-                self.lines.append(f"{name}.{key} = {self.expr(value)}")
+                self.put(name, key, self.expr(value))
         return name
 
 
-def _more(make: Rebuilder, tensor: Tensor, cls: str) -> str:
+def _record(make: Rebuilder, name: str, tensor: Tensor) -> None:
+    """Give an output its history, which goes on outside, or is used up."""
+    node, why = tensor._node, why_spent(tensor)
+    history = make.histories.get(id(node))
+    if history is None:
+        given = (_history_name(make, node), len(node.outs), *([text(why)] if why else []))
+        kind = make.names.bind(SpentNode if why else OutputNode)
+        history = make.histories[id(node)] = make.let(("call", kind, *given))
+        make._keep.append(node)
+    slot = () if why else ("h", len(make.slots))
+    make.rows.append(("do", method(history, "put", name, tensor._index, *slot)))
+    if not why:
+        make.slots.append(tensor)
+
+
+def _constant_tensor(make: Rebuilder, tensor: Tensor) -> str:
+    base = make.bases.get(id(tensor._array), "")
+    if base:
+        data = attribute(base, "_array")
+    else:
+        data = method(make.names.bind(tensor._array.copy()), "copy")
+    make.session.tracer.constant_memory.leaves(tensor._array, tensor=True)
+    name = make._wrapped(data, tensor, make._class(tensor))
+    make.bases.setdefault(id(tensor._array), name)
+    make._keep.append(tensor._array)
+    return name
+
+
+def _more(make: Rebuilder, tensor: Tensor, cls: tuple[Term, ...]) -> tuple[Term, ...]:
     """The further arguments of `wrap`, for a tensor that owns its memory."""
     counts = _fresh(make, tensor)
-    return f", {counts}{cls}" if cls or counts != "None" else ""
+    return (counts, *cls) if cls or counts != "None" else ()
 
 
-def _fresh(make: Rebuilder, tensor: Tensor) -> str:
-    """Expression for the storage of a new tensor; "None": the default of the mode."""
+def _fresh(make: Rebuilder, tensor: Tensor) -> Term:
+    """The storage of a new tensor; "None": the default of the mode."""
     storage = tensor._storage
     if storage.inference:
-        return f"{make.names.bind(InferenceStorage)}({storage.sealed})"
-    return f"{make.names.bind(Storage)}()" if make.session.modes.inference else "None"
+        return ("call", make.names.bind(InferenceStorage), repr(storage.sealed))
+    return ("call", make.names.bind(Storage)) if make.session.modes.inference else "None"
 
 
-def _made(make: Rebuilder, value: Any) -> str:
+def _made(make: Rebuilder, value: Any) -> Term:
     """A new object; the dictionary of an instance as such."""
     make.session.ties.left.add(id(value))
     lasting = make.session.answers.get(id(value))
@@ -406,18 +433,18 @@ def _made(make: Rebuilder, value: Any) -> str:
         refuse_lasting(make.session, lasting[0])
     owner = make.session.dictionaries.get(id(value))
     if owner is not None:
-        return make.let(f"{make.expr(owner)}.__dict__")
+        return make.let(attribute(make.expr(owner), "__dict__"))
     return kind_of(value).rebuild(make, value)
 
 
-def _history_name(make: Rebuilder, node: Any) -> str:
+def _history_name(make: Rebuilder, node: Any) -> Term:
     """The name of a history, which the run may choose."""
     if not isinstance(node, NamedNode) or isinstance(node.label, str):
-        return repr(node.name())
+        return text(node.name())
     if node.label is None:
         raise Break("data dependent", "the name of a history")
     truth, *names = node.label
-    return f"{tuple(names)!r}[{make.names.bind(bool)}(o[{make.output(truth)}])]"
+    return make.one_of(("tuple", *map(text, names)), truth)
 
 
 def _is_reshaped(make: Rebuilder, where: Any, view: Traced) -> bool:
@@ -444,14 +471,15 @@ def _picked(make: Rebuilder, tensor: Tensor, memory: TracedStorage) -> str:
     steps = []
     for earlier, (dim, place) in enumerate(zip(link.dims, link.places, strict=True)):
         array = place._array if type(place._array) is Traced else make.session.tracer.lifted(place)
-        at = f"{make.names.bind(int)}(o[{make.output(array.read())}])"
-        attrs = f"'dim': {dim - earlier}, 'index': {at} % {make.sized(link.base.shape[dim])}"
-        steps.append(f"({make.names.bind(SELECT)}, {{{attrs}}}), ")
-    whole = f"{make.expr(link.base)}, ({''.join(steps)}), False"
-    name = make.bases[id(memory)] = make.let(f"{make.names.bind(view)}({whole})")
+        at = ("call", make.names.bind(int), ("item", "o", make.output(array.read())))
+        index = ("%", at, make.sized(link.base.shape[dim]))
+        attrs = ("dict", text("dim"), dim - earlier, text("index"), index)
+        steps.append(("tuple", make.names.bind(SELECT), attrs))
+    whole = make.expr(link.base), ("tuple", *steps), "False"
+    name = make.bases[id(memory)] = make.let(("call", make.names.bind(view), *whole))
     make.counters.setdefault(id(tensor._storage), name)
     if make.has_history(tensor):
-        make.put(name, tensor)
+        _record(make, name, tensor)
     return name
 
 

@@ -10,53 +10,59 @@ from typing import Any, Final, Protocol
 
 from eager.base.dataclass import dataclass
 from jitcap.base.origin import Item, Origin
+from jitcap.base.terms import Row, Term, attribute, filled, method
 from jitcap.guards.guard import Names
 
 # Fields of a tensor by the names with which a program writes them.
 USER_NAMES: Final = {"_array": "data", "_grad": "grad", "_requires_grad": "requires_grad"}
-ITEM: Final = "{t}[{k}] = {v}"
-DROP_ITEM: Final = "del {t}[{k}]"
-ATTRIBUTE: Final = "{t}.{k} = {v}"
-PUT: Final = "{f}({t}, {k}, {v})"
-DROP: Final = "{f}({t}, {k})"
-EXTEND: Final = "{t}.extend({v})"
-VERSION: Final = "{t}._storage.version += {v}"
+# The statements: on what is found at the origin, with the key, the value and the method.
+ITEM: Final[Row] = ("set", ("item", "t", "k"), "v")
+DROP_ITEM: Final[Row] = ("delete", ("item", "t", "k"))
+ATTRIBUTE: Final[Row] = ("set", ("attribute", "t", "k"), "v")
+CLEAR: Final[Row] = ("do", ("call", "f", "t"))
+APPLY: Final[Row] = ("do", ("call", "f", "t", "v"))
+PUT: Final[Row] = ("do", ("call", "f", "t", "k", "v"))
+DROP: Final[Row] = ("do", ("call", "f", "t", "k"))
+EXTEND: Final[Row] = ("do", method("t", "extend", "v"))
+VERSION: Final[Row] = ("add", attribute("t", "_storage", "version"), "v")
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One write to an object from outside: what is found at `origin`, `target` in the source.
+    """One write to an object from outside: what is found at `origin`, `target` in the entry.
 
-    `form` is the statement, `key`, `value` and `fn` (a method) are the expressions in it; `model`
-    is the statement on a copy of the object's contents. `name` is the key as data where it is a
-    constant, `where` the user's line that wrote, where it is known."""
+    `form` is the statement, `key`, `value` and `fn` (a method) are the terms in it; `model` is the
+    statement on a copy of the object's contents. `name` is the key as data where it is a constant,
+    `where` the user's line that wrote, where it is known."""
 
     origin: Origin
     target: str
-    form: str
-    key: str = ""
-    value: str = ""
+    form: Row
+    key: Term = ""
+    value: Term = ""
     fn: str = ""
-    model: str = ""
+    model: Row = ()
     name: Any = None
     where: str = ""
 
-    def statement(self) -> str:
+    def statement(self) -> Row:
         """The statement that replays it."""
         return self._filled(self.form, self.target)
 
-    def record(self, target: str) -> str:
+    def record(self, target: str) -> Row:
         """The statement that does it to `target`, a copy of the contents of the object."""
         return self._filled(self.model or self.form, target)
 
-    def _filled(self, form: str, target: str) -> str:
-        return form.format(t=target, k=self.key, v=self.value, f=self.fn)
+    def _filled(self, form: Row, target: str) -> Row:
+        given = {"t": target, "k": self.key, "v": self.value, "f": self.fn}
+        return filled(form, given)
 
     def show(self) -> str:
         """The place that is written, as the user writes it."""
         place = self.origin.show()
         if self.form == ATTRIBUTE:
-            name = USER_NAMES.get(self.key, self.key)
+            key = self.key[1:]  # a text
+            name = USER_NAMES.get(key, key)
             return place if name == "cell_contents" else f"{place}.{name}"
         if self.name is None:
             return place
@@ -64,20 +70,22 @@ class Effect:
 
 
 class Maker(Protocol):
-    """Renders values as source that makes them again: see `jitcap.capture.rebuild`."""
+    """Renders values as terms that make them again: see `jitcap.capture.rebuild`."""
 
     session: Any
     names: Names
-    lines: list[str]
+    rows: list[Row]
     reporting: bool  # whether what is made is only shown by a call of the host
     writes: list[Any]  # (shadow of a tensor, index of the output that its memory takes)
 
-    def expr(self, value: Any) -> str: ...
-    def all(self, values: Iterable[Any]) -> str: ...
+    def expr(self, value: Any) -> Term: ...
+    def all(self, values: Iterable[Any]) -> list[Term]: ...
     def output(self, node: Any) -> int: ...
-    def let(self, text: str) -> str: ...
+    def let(self, term: Term) -> str: ...
+    def call(self, fn: Any, *args: Any) -> str: ...
+    def put(self, name: Term, field: str, value: Term) -> None: ...
     def mutable(self, kind: Any, value: Any) -> str: ...
-    def number(self, number: Any) -> str: ...
+    def number(self, number: Any) -> Term: ...
     def tensor(self, tensor: Any) -> str: ...
     def is_fixed(self, value: Any) -> bool: ...
     def is_made(self, value: Any) -> bool: ...

@@ -1,4 +1,4 @@
-"""Capture's product: graph, guards and epilogue of one version. -> source of its entry.
+"""Capture's product: graph, guards and epilogue of one version. -> its entry, rows and source.
 
 `Captured.code` and `link` turn it into the function that a call runs: check the guards, gather the
 inputs, run the compiled graph, replay the effects, return the value.
@@ -18,6 +18,7 @@ from jitcap.autodiff.joint import Joint
 from jitcap.base.breaks import Break
 from jitcap.base.modes import Modes
 from jitcap.base.origin import APART, Computed, Drawn, Origin
+from jitcap.base.terms import Row, Term, attribute, source, text
 from jitcap.base.walks import reach
 from jitcap.capture.builtins.chance import run_once, states
 from jitcap.capture.effects import Epilogue
@@ -60,7 +61,7 @@ class Captured:
     bound_to: str = ""  # what of this process the version depends on, without a guard
     read: tuple[CodeType, ...] = ()  # of the program's functions, as far as they were interpreted
     text: str = ""  # of the entry, when it was made
-    body: tuple[str, ...] = ()  # the statements after the guards, when the entry was made
+    body: tuple[Row, ...] = ()  # the statements after the guards, when the entry was made
     rendered: int = 0  # guards that are in `names`
     rolled: tuple[str, ...] = ()  # what became of loops, for people
     limit: int | None = None  # of a segment: how many instructions it has (None: to the return)
@@ -81,46 +82,43 @@ class Captured:
 
     def add_guards(self) -> None:
         """Render what was added to the guards since."""
-        render(self.guards.items[self.rendered :], self.names, "MISS")
+        render(self.guards.items[self.rendered :], self.names)
         self.rendered = len(self.guards.items)
 
     def source(self) -> str:
         """The entry as Python source; `K` runs the graph, `R` is the region, `MISS` the refusal."""
         self.body = tuple(self._body())
-        return self._function(self.body)
+        return entry_source(source(self.checks(self.body)), source(self.body))
 
-    def _function(self, body: Iterable[str]) -> str:
-        """The guards, and then `body`; it was rendered first, since it may read further places."""
-        return entry_source([self.header(), *self._lines(0, None, body)], body)
+    def checks(self, body: Iterable[Row]) -> list[Row]:
+        """The guards, with the block of sizes in its place. `body`, the statements behind them, was
+        made first, since it may read further places."""
+        rows, block = [self.header(), *self.names.rows], self.names.block
+        if block is not None and BLOCK in rows:
+            at = rows.index(BLOCK)
+            rows[at] = block.row([*rows[at + 1 :], *body])
+        return rows
 
-    def _lines(self, start: int, end: int | None, body: Iterable[str]) -> list[str]:
-        """A part of the guards, with the block of sizes where it stands."""
-        lines, block = self.names.lines[start:end], self.names.block
-        if block is not None and BLOCK in lines:
-            rest = [*self.names.lines[self.names.lines.index(BLOCK) :], *body]
-            lines[lines.index(BLOCK)] = block.text(rest)
-        return lines
-
-    def header(self) -> str:
+    def header(self) -> Row:
         """The test of what is not read at any place: the call's shape, the modes."""
         count, keywords = self.shape
-        test = [f"len(args) != {count}"]
-        test.append(f"len(kwargs) != {len(keywords)}" if keywords else "kwargs")
-        test += self.modes.tests(self.names)
+        differs: list[Term] = [("!=", ("len", "args"), count)]
+        differs.append(("!=", ("len", "kwargs"), len(keywords)) if keywords else "kwargs")
+        differs += self.modes.tests(self.names)
         dtype = self.names.bind(default_dtype)
-        test.append(f"{dtype}[0] is not {self.names.bind(default_dtype[0])}")
-        return f"if {' or '.join(test)}: return MISS"
+        differs.append(("is not", ("item", dtype, 0), self.names.bind(default_dtype[0])))
+        return ("hold", ("not", ("or", *differs)))
 
-    def _body(self) -> list[str]:
-        gathered = ", ".join(map(self._array, self.inputs))
+    def _body(self) -> list[Row]:
+        gathered = ("list", *map(self._array, self.inputs))
         written = {o for _, o in self.writes}
         renumbered = written and self.epilogue.outputs
-        lines = self._run("r" if renumbered else "o", gathered)
+        rows = self._run("r" if renumbered else "o", gathered)
         if renumbered:
-            lines.append(f"o = {self._renumbered(written)}")
-        lines += [*self._begin(), *self.epilogue.lines, *self.epilogue.replay(), *self._attach()]
-        lines += [call.statement for call in self.epilogue.calls]
-        return [*lines, f"return {self.epilogue.value}"]
+            rows.append(("let", "o", self._renumbered(written)))
+        rows += [*self._begin(), *self.epilogue.rows, *self.epilogue.replay(), *self._attach()]
+        rows += [("do", call.call) for call in self.epilogue.calls]
+        return [*rows, ("return", self.epilogue.value)]
 
     def places(self) -> dict[str, Origin]:
         """Everything that was read from outside: its name in the source, and where it is found."""
@@ -137,76 +135,81 @@ class Captured:
         the contents of what they are about; that gives (value, host calls)."""
         effects = self.epilogue.effects
         targets = {e.target: f"copy_of_{e.target}" for e in effects}
-        finish = [f"{name} = copies[{target!r}]" for target, name in targets.items()]
-        finish += [*self._begin(), *self.epilogue.lines]
+        finish: list[Row] = [
+            ("let", name, ("item", "copies", text(target))) for target, name in targets.items()
+        ]
+        finish += [*self._begin(), *self.epilogue.rows]
         finish += [e.record(targets[e.target]) for e in effects]
-        finish += self._attach()
-        calls = "".join(f"{call.record}, " for call in self.epilogue.calls)
-        finish.append(f"return {self.epilogue.value}, ({calls})")
-        gathered = ", ".join(map(self._array, self.inputs))
-        places = ", ".join(f"{name!r}: {name}" for name in self.places())  # may read further ones
-        draws = [self.names.later(drawn) for drawn in self.drawn]
-        body = [*draws, "def finish(o, copies):", *(f"  {line}" for line in finish)]
-        body.append(f"return K([{gathered}], {{{places}}}, finish)")
-        return self._function(body)
+        calls = ("tuple", *(call.record for call in self.epilogue.calls))
+        finish += [*self._attach(), ("return", ("tuple", self.epilogue.value, calls))]
+        gathered = ("list", *map(self._array, self.inputs))
+        places = ("dict", *(part for name in self.places() for part in (text(name), name)))
+        begin = [self.names.later(drawn) for drawn in self.drawn]
+        end: Row = ("return", ("run", gathered, places, "finish"))
+        body = [*source(begin), "def finish(o, copies):"]
+        body += [*(f"  {line}" for line in source(finish)), *source([end])]
+        return entry_source(source(self.checks([*begin, *finish, end])), body)
 
-    def _run(self, outputs: str, gathered: str) -> list[str]:
+    def _run(self, outputs: str, gathered: Term) -> list[Row]:
         """Draws of the host, and the graph."""
         draws = [self.names.later(drawn) for drawn in self.drawn]
         every = [drawn.method for drawn in self.drawn]
         drawn = [m for m in every if type(m.__self__) is not ModuleType]  # a clock has no state
         if not drawn or not any(n.op is CHECK or n.op.raises for n in self.graph.nodes):
-            return [*draws, f"{outputs} = K([{gathered}]{self._replaced()})"]
+            return [*draws, ("let", outputs, ("run", gathered, *self._replaced()))]
         by_owner = {id(method.__self__): method for method in drawn}
-        methods = f"({', '.join(map(self.names.bind, by_owner.values()))},)"
+        methods = ("tuple", *map(self.names.bind, by_owner.values()))
         before = f"n{len(self.drawn)}"
-        call = f"{self.names.bind(run_once)}(K, [{gathered}], {methods}, {before})"
-        return [f"{before} = {self.names.bind(states)}({methods})", *draws, f"{outputs} = {call}"]
+        call = ("call", self.names.bind(run_once), "K", gathered, methods, before)
+        state = ("call", self.names.bind(states), methods)
+        return [("let", before, state), *draws, ("let", outputs, call)]
 
-    def _replaced(self) -> str:
+    def _replaced(self) -> list[Term]:
         """On a device: the tensors that get another gradient, so that the memory of the one before
         is free for it."""
         if all(n.aval.device == "cpu" for n in self.graph.inputs):
-            return ""
-        targets = [e.target for e in self.epilogue.effects if e.key == "_grad"]
-        return f", ({', '.join(targets)},)" if targets else ""
+            return []
+        targets = [e.target for e in self.epilogue.effects if e.key == text("_grad")]
+        return [("tuple", *targets)] if targets else []
 
-    def _renumbered(self, written: set[int]) -> str:
+    def _renumbered(self, written: set[int]) -> Term:
         """Outputs that are written back do not come back: put the others at their places."""
-        places, k = [], 0
+        places: list[Term] = []
+        k = 0
         for i in range(len(self.epilogue.outputs)):
-            places.append("None" if i in written else f"r[{k}]")
+            places.append("None" if i in written else ("item", "r", k))
             k += i not in written
-        return f"[{', '.join(places)}, *r[{k}:]]"
+        return ("list", *places, ("star", ("after", "r", k)))
 
-    def _array(self, given: Input) -> str:
+    def _array(self, given: Input) -> Term:
         if given.origin is None:
             return self.names.bind(given.value)
         v = self.names.var(given.origin)
-        return f"{v}._array" if given.tensor else v
+        return attribute(v, "_array") if given.tensor else v
 
-    def _begin(self) -> list[str]:
+    def _begin(self) -> list[Row]:
         """The tape's node of this call, which is for its sizes."""
         if self.joint is None:
             return []
         inputs = zip(self.graph.inputs, self.inputs, strict=True)
-        sizes = "".join(f"{self._array(given)}, " for n, given in inputs if "symbol" in n.attrs)
+        sizes = [self._array(given) for n, given in inputs if "symbol" in n.attrs]
         first = len(self.epilogue.outputs)  # behind them: the sizes that data decided
         found = len(data_sizes(self.joint.graph.nodes))
-        sizes += "".join(f"o[{first + i}], " for i in range(found))
-        return [f"h = R.begin({f'({sizes})' if sizes else ''})"]
+        sizes += [("item", "o", first + i) for i in range(found)]
+        return [("let", "h", ("begin", *([("tuple", *sizes)] if sizes else [])))]
 
-    def _attach(self) -> list[str]:
-        """Lines that attach the autograd history of the outputs."""
+    def _attach(self) -> list[Row]:
+        """Rows that attach the autograd history of the outputs."""
         if self.joint is None:
             return []
-        given = ", ".join(
+        given = [
             self.names.bind(i.value) if i.origin is None else self.names.var(i.origin)
             for i in self.inputs
-        )
-        count, leaves = len(self.epilogue.outputs), ", ".join(self.epilogue.leaves)
-        outs = ", ".join(self.epilogue.tensors.get(i, "None") for i in range(count))
-        return [f"R.attach(h, [{given}], [{leaves}], [{outs}], o[{count}:])"]
+        ]
+        count = len(self.epilogue.outputs)
+        outs = [self.epilogue.tensors.get(i, "None") for i in range(count)]
+        lists = [("list", *terms) for terms in (given, self.epilogue.leaves, outs)]
+        return [("do", ("attach", "h", *lists, ("after", "o", count)))]
 
     def code(self) -> CodeType:
         """Of the entry, to be linked with what it calls."""
@@ -219,20 +222,11 @@ class Captured:
         legend = [f"# {name}: {' '.join(shown.split())}" for name, shown in constants.items()]
         return "\n".join(["# K: the compiled graph", *legend, self.text])
 
-    def finder(self) -> list[str]:
-        """The guards once more, for another process: each object of the program is taken where it
-        is (`(C2 := C0.__code__)`)."""
-        lines, start = [self.header()], 0
-        for index, name, where in self.names.found:
-            lines += [*self._lines(start, index, self.body), f"({name} := {where})"]
-            start = index
-        return lines + self._lines(start, None, self.body)
-
 
 def entry_source(checks: Iterable[str], body: Iterable[str]) -> str:
     """The function of a version: reading may raise before it is known to fit."""
     lines = ["def entry(args, kwargs):", "  try:"]
-    lines += [f"    {line}" for check in checks for line in check.split("\n")]
+    lines += [f"    {line}" for line in checks]
     lines += ["  except READ_ERRORS: return MISS"]
     lines += [f"  {line}" for line in body]
     return "\n".join(lines) + "\n"
@@ -300,4 +294,4 @@ def prepare(guards: Guards, names: Names, symbols: Iterable[Origin]) -> None:
     ints = [o for o in symbols if id(o) in of_int and not isinstance(o, Computed)]
     if tensors or ints:
         names.block = SizeBlock(tensors, ints)
-    render(guards.items, names, "MISS")
+    render(guards.items, names)

@@ -380,8 +380,8 @@ class Session(base.Session):
         cls = kind_of(value).type_of(value)
         if is_python_class(cls) and not is_library_class(cls):
             place = Attribute(Fixed(cls, cls.__qualname__), "__flags__")
-            test = f"{{}} & {SEQUENCE | MAPPING} == {cls.__flags__ & (SEQUENCE | MAPPING)}"
-            self.guard_that(test, place)
+            kinds = SEQUENCE | MAPPING
+            self.guard_that(("==", ("&", "$0", kinds), cls.__flags__ & kinds), place)
         return cls.__flags__
 
     def raising(self, error: BaseException) -> None:

@@ -38,7 +38,8 @@ from eager.sizes.symint import (
     symbols_of,
 )
 from jitcap.base.marks import STATIC, Range, marks_of
-from jitcap.base.origin import APART, Origin, Step
+from jitcap.base.origin import APART, Bind, Origin, Step, Variable
+from jitcap.base.terms import Term, attribute
 from jitcap.base.walks import after_parents
 from jitcap.capture import numbers
 from jitcap.capture.control.ahead import ahead, move_ahead
@@ -64,17 +65,23 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {"==": operator.eq, ">=
 class SizeOf(Step):
     """The size of one dimension of a tensor."""
 
-    reads, shows = "{0}._array.shape[{o.dim}]", "{o.base}.shape[{o.dim}]"
+    shows = "{o.base}.shape[{o.dim}]"
     is_size = True
     dim: int
+
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return ("item", attribute(var(self.base), "_array", "shape"), self.dim)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StrideOf(SizeOf):
     """The stride of one dimension of a tensor, in elements; the array counts in `unit`s of them."""
 
-    reads, shows = "{0}._array.strides[{o.dim}] // {o.unit}", "{o.base}.strides[{o.dim}]"
+    shows = "{o.base}.strides[{o.dim}]"
     unit: int
+
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return ("//", ("item", attribute(var(self.base), "_array", "strides"), self.dim), self.unit)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,8 +93,8 @@ class SameSize(Guard):
     def places(self) -> tuple[Origin, ...]:
         return (self.origin, self.other)
 
-    def test(self, names: Names) -> str:
-        return f"{names.var(self.origin)} == {names.var(self.other)}"
+    def test(self, names: Names) -> Term:
+        return ("==", names.var(self.origin), names.var(self.other))
 
     def expected(self) -> str:
         return f"{self.origin.show()} == {self.other.show()}"

@@ -28,6 +28,7 @@ from jitcap.base.origin import (
     Origin,
     Positional,
 )
+from jitcap.base.terms import python, text
 from jitcap.base.walks import reach
 from jitcap.capture.dynamism import Varying
 from jitcap.capture.replay import VERSION
@@ -149,9 +150,10 @@ class _Taken:
         """Number of random draws of the program. Raises for what it changes beside memory."""
         draws, left = 0, []
         for effect in self.captured.epilogue.effects:
-            count = effect.value.rpartition(" + ")[2]
-            if _is_generator(effect.origin) and effect.key == "ordinal" and count.isdigit():
-                draws = int(count)
+            count = effect.value[-1] if type(effect.value) is tuple else None
+            is_ordinal = _is_generator(effect.origin) and effect.key == text("ordinal")
+            if is_ordinal and type(count) is int:
+                draws = count
             elif effect.form != VERSION:
                 left.append(f"{effect.show()} ({effect.where})" if effect.where else effect.show())
         left += [f"what a call of the host does ({x.where})" for x in self.captured.epilogue.calls]
@@ -211,11 +213,8 @@ class _Taken:
         parts = [self._number(s, None) for s in origin.sources]
         if None in parts:
             raise ValueError(f"export: {origin.show()} is computed of a number that is not kept")
-        return [
-            COMPUTED,
-            origin.template.format(*(f"x{i}" for i in range(len(parts))), *names),
-            *parts,
-        ]
+        form = origin.of([*(f"x{i}" for i in range(len(parts))), *names])
+        return [COMPUTED, python(form), *parts]
 
     def _varies(self, origin: Origin) -> bool:
         """True if a number depends on a size or on the generator: it may change between calls."""

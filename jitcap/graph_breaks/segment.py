@@ -13,7 +13,8 @@ from typing import Any
 from eager.base.dataclass import dataclass
 from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break, Place
-from jitcap.base.origin import Origin
+from jitcap.base.origin import Bind, Origin, Variable
+from jitcap.base.terms import Term, text
 from jitcap.capture.attempts import Attempts
 from jitcap.capture.capture import finish, tracing
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
@@ -27,19 +28,25 @@ RETURNED, STOPPED = 0, 1
 class Local(Origin):
     """A local variable of the live frame."""
 
-    reads, shows = "args[0][{o.name!r}]", "{o.name}"
+    shows = "{o.name}"
     in_frame = True
     name: str
+
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return ("item", ("item", "args", 0), text(self.name))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slot(Origin):
     """A place on the live frame's value stack (`where` 1) or exception stack (`where` 2)."""
 
-    reads, shows = "args[{o.where}][{o.index}]", "a value of the expression ({o.index})"
+    shows = "a value of the expression ({o.index})"
     in_frame = True
     where: int
     index: int
+
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return ("item", ("item", "args", self.where), self.index)
 
 
 def point_of(frame: Frame) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ from typing import Any, Final
 from eager.base.dataclass import dataclass
 from jitcap.base.equality import lacks, same_members
 from jitcap.base.origin import MembersOf
+from jitcap.base.terms import Term, attribute, every, text
 from jitcap.guards.guard import Guard, Names, short
 
 ABSENT: Final = object()
@@ -115,15 +116,15 @@ class Member(Guard):
     value: Any
 
     @property
-    def together(self) -> Callable[..., None] | None:
+    def together(self) -> Callable[[list[Guard], Names], None] | None:
         return namespaces
 
-    def test(self, names: Names) -> str:
+    def test(self, names: Names) -> Term:
         table = names.var(self.origin)
         if self.value is ABSENT:
-            return f"{self.name!r} not in {table}"
-        place = f"{table}[{self.name!r}]"
-        return f"{place} is {names.bind(self.value, place)}"
+            return ("not in", text(self.name), table)
+        place = ("item", table, text(self.name))
+        return ("is", place, names.bind(self.value, place))
 
     def expected(self) -> str:
         if self.value is ABSENT:
@@ -142,12 +143,12 @@ class MembersAre(Guard):
     names: frozenset[str]
 
     @property
-    def together(self) -> Callable[..., None] | None:
+    def together(self) -> Callable[[list[Guard], Names], None] | None:
         return namespaces
 
-    def test(self, names: Names) -> str:
+    def test(self, names: Names) -> Term:
         among, held = names.bind(self.among), names.bind(self.names)
-        return f"{names.bind(same_members)}({names.var(self.origin)}, {among}, {held})"
+        return ("call", names.bind(same_members), names.var(self.origin), among, held)
 
     def expected(self) -> str:
         return f"the members {', '.join(sorted(self.names)) or 'as they were'}"
@@ -156,14 +157,14 @@ class MembersAre(Guard):
         return f"{', '.join(sorted(value.keys() & self.among)) or 'none'}"
 
 
-def namespaces(guards: list[Guard], names: Names, miss: str) -> None:
+def namespaces(guards: list[Guard], names: Names) -> None:
     """One condition per module's namespace, and one for all classes: nothing has changed them, or
     each is as it should be."""
     by_table: dict[str, list[Guard]] = {}
     for each in guards:
         by_table.setdefault(names.var(each.origin), []).append(each)
     classes: list[str] = []
-    tests: list[str] = []
+    tests: list[Term] = []
     for table, rows in by_table.items():
         held = _namespace(table, rows, names)
         origin = rows[0].origin
@@ -171,20 +172,21 @@ def namespaces(guards: list[Guard], names: Names, miss: str) -> None:
             classes.append(names.bind(origin.cls, None))
             tests += held
         else:
-            names.lines.append(f"if not ({' and '.join(held)}): return {miss}")
+            names.rows.append(("hold", every(*held)))
     if tests:
-        state, among = names.bind(Classes()), ", ".join(classes)
-        look = f"{state}.hold({state}.tags({among}), {' and '.join(tests)})"
-        names.lines.append(f"if not ({state}.now == {state}.seen or {look}): return {miss}")
+        state = names.bind(Classes())
+        same = ("==", attribute(state, "now"), attribute(state, "seen"))
+        look = ("hold", state, ("tags", state, *classes), every(*tests))
+        names.rows.append(("hold", ("or", same, look)))
 
 
-def _namespace(table: str, rows: list[Guard], names: Names) -> list[str]:
+def _namespace(table: str, rows: list[Guard], names: Names) -> list[Term]:
     """The conditions on one namespace: what was read of it, and what was not there."""
     members = [row for row in rows if type(row) is Member]
     absent = tuple(m.name for m in members if m.value is ABSENT)
     tests = [m.test(names) for m in members if m.value is not ABSENT]
     if len(absent) == 1:
-        tests.append(f"{absent[0]!r} not in {table}")
+        tests.append(("not in", text(absent[0]), table))
     elif absent:
-        tests.append(f"{names.bind(lacks)}({table}, {names.bind(absent)})")
+        tests.append(("call", names.bind(lacks), table, names.bind(absent)))
     return tests + [row.test(names) for row in rows if type(row) is not Member]

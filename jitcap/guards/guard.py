@@ -1,9 +1,10 @@
 """Beside capture: what an entry assumes of the outside. (origin, expectation) -> test, explanation.
 
-A `Guard` is data. All guards of an entry render to one straight-line Python function in which each
-place is read once (`Names`), and the same records, evaluated one by one, say why a call did not
-fit: `expected ... got ..., read as self.layers[0].p` (`explain`). Checking runs none of the
-program's code: a type is tested before anything is read of a value or compared with it.
+A `Guard` is data, and its test a term (`jitcap.base.terms`). All guards of an entry become the rows
+of one straight-line function in which each place is read once (`Names`), and the same records,
+evaluated one by one, say why a call did not fit: `expected ... got ..., read as self.layers[0].p`
+(`explain`). Checking runs none of the program's code: a type is tested before anything is read of a
+value or compared with it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, ClassVar, Final
 from eager.base.dataclass import dataclass
 from jitcap.base.equality import condition, identity, is_wide, same_keys
 from jitcap.base.origin import Drawn, Origin
+from jitcap.base.terms import Row, Term, attribute, constant, every, python, source
 from jitcap.guards.size_guard import SizeBlock
 
 _ATOMS: Final = (type(None), bool, type(Ellipsis), type(NotImplemented))
@@ -54,12 +56,12 @@ class Guard:
         return False
 
     @property
-    def size_test(self) -> Callable[[Names], str] | None:
+    def size_test(self) -> Callable[[Names], Term] | None:
         """The part of its test that is about sizes alone, where it has one that is not."""
         return None
 
     @property
-    def together(self) -> Callable[[list[Guard], Names, str], None] | None:
+    def together(self) -> Callable[[list[Guard], Names], None] | None:
         """Renderer of all guards of this kind at once, before the others; None if there is none."""
         return None
 
@@ -67,13 +69,13 @@ class Guard:
         """Origins that are read to test it."""
         return (self.origin,)
 
-    def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
+    def row(self, names: Names) -> tuple[Term, tuple[str, Any]] | None:
         """For a test that many guards share: the condition on `v` and `i`, and this guard's place
         and constant for them."""
         return None
 
-    def test(self, names: Names) -> str:
-        """Source of a condition that is true when the guard holds."""
+    def test(self, names: Names) -> Term:
+        """The condition that the guard holds."""
         raise NotImplementedError
 
     def expected(self) -> str:
@@ -98,26 +100,25 @@ def _of_kind(cls: type[Guard]) -> Callable[[Guard], tuple[Any, ...]]:
 
 
 class Names:
-    """The names of generated code: variables for origins, and bound objects."""
+    """The names of an entry: variables for origins, and bound objects."""
 
     def __init__(self) -> None:
         self.namespace: dict[str, Any] = {}
         self.variables: dict[int, str] = {}
         self._bound: dict[int, str] = {}
-        self._texts: dict[str, str] = {}  # expression -> the variable that holds it
-        self.lines: list[str] = []
-        self.found: list[tuple[int, str, str]] = []  # (index into lines, bound name, where it is)
-        self._found_names: set[str] = set()
+        self._reads: dict[Term, str] = {}  # what is read -> the variable that holds it
+        self.rows: list[Row] = []
+        self.found: set[str] = set()  # names of objects that a row takes
         self.fixed: set[str] = set()  # names of objects that no other may replace
         self.keep: list[Any] = []
-        self.block: SizeBlock | None = None  # what is read in it is no line of its own
+        self.block: SizeBlock | None = None  # what is read in it is no row of its own
         self.seen: Any = None  # what the guards of tensors share
 
-    def bind(self, value: Any, where: str | None = "", *, tested: bool = False) -> str:
-        """The name of `value` in generated code. `where`: the expression that finds this object of
-        the program, for another process, in which it is another one; None if it is this object
-        that is meant, not its value, and nothing is known of its place. `tested`: a guard compares
-        what is at this place with it, so that it need not be found there again."""
+    def bind(self, value: Any, where: Term | None = "", *, tested: bool = False) -> str:
+        """The name of `value` in the entry. `where`: the term that finds this object of the
+        program, for another process, in which it is another one; None if it is this object that is
+        meant, not its value, and nothing is known of its place. `tested`: a guard compares what is
+        at this place with it, so that it need not be found there again."""
         if type(value) in _ATOMS:
             return repr(value)
         name = self._bound.get(id(value))
@@ -125,14 +126,14 @@ class Names:
             name = self._bound[id(value)] = f"C{len(self._bound)}"
             self.namespace[name] = value
             self.keep.append(value)
-        elif not where or where == name or (tested and name in self._found_names):
+        elif not where or where == name or (tested and name in self.found):
             where = None if where is None else ""
-        elif name not in self.fixed and name not in self._found_names:
+        elif name not in self.fixed and name not in self.found:
             where = ""  # a constant, which is equal in another process
         if where:
-            self.found.append((len(self.lines), name, where))
-            if name not in self._found_names:
-                self._found_names.add(name)
+            self.rows.append(("take", name, where))
+            if name not in self.found:
+                self.found.add(name)
                 self._bind_around(value, name)
         if where is None:
             self.fixed.add(name)
@@ -144,12 +145,12 @@ class Names:
         if isinstance(value, type):
             for i, base in enumerate(value.__mro__[1:], 1):
                 if "<locals>" in base.__qualname__:
-                    self.bind(base, f"{name}.__mro__[{i}]")
+                    self.bind(base, ("item", attribute(name, "__mro__"), i))
             if "<locals>" in type(value).__qualname__:
-                self.bind(type(value), f"type({name})")
+                self.bind(type(value), ("type", name))
         for part in _FUNCTIONS_IN.get(type(value), ()):
             if getattr(value, part) is not None:
-                self.bind(getattr(value, part), f"{name}.{part}")
+                self.bind(getattr(value, part), attribute(name, part))
 
     def var(self, origin: Origin) -> str:
         """The variable that holds the value at `origin`; its reading is appended when it is new."""
@@ -168,22 +169,22 @@ class Names:
     def _read(self, origin: Origin) -> None:
         if id(origin) in self.variables:
             return
-        name = text = origin.expr(self.var, self.bind)
-        if text not in self.namespace:
-            known = self._texts.get(text)
-            name = self._texts[text] = known or f"v{len(self._texts)}"
+        name = term = origin.term(self.var, self.bind)
+        if type(term) is tuple:
+            known = self._reads.get(term)
+            name = self._reads[term] = known or f"v{len(self._reads)}"
             if known is None:
                 inside = self.block is not None and self.block.computes(origin)
-                lines = self.block.lines if self.block and inside else self.lines
-                lines.append(f"{name} = {text}")
+                rows = self.block.rows if self.block and inside else self.rows
+                rows.append(("let", name, term))
         self.variables[id(origin)] = name
         self.keep.append(origin)
 
-    def later(self, drawn: Drawn) -> str:
-        """The statement, for after the guards, that draws a number."""
+    def later(self, drawn: Drawn) -> Row:
+        """The row, for after the guards, that draws a number."""
         self.variables[id(drawn)] = drawn.name
         self.keep.append(drawn)
-        return f"{drawn.name} = {drawn.expr(self.var, self.bind)}"
+        return ("let", drawn.name, drawn.term(self.var, self.bind))
 
 
 class Places(Names):
@@ -206,11 +207,11 @@ class TypeIs(Guard):
     def sides(self, names: Names) -> tuple[str, str]:
         """The names of the value and of the class."""
         v = names.var(self.origin)
-        return v, names.bind(self.cls, f"type({v})", tested=True)
+        return v, names.bind(self.cls, ("type", v), tested=True)
 
-    def test(self, names: Names) -> str:
+    def test(self, names: Names) -> Term:
         v, cls = self.sides(names)
-        return f"type({v}) is {cls}"
+        return ("is", ("type", v), cls)
 
     def expected(self) -> str:
         return f"type {self.cls.__qualname__}"
@@ -225,9 +226,9 @@ class Is(Guard):
 
     value: Any
 
-    def test(self, names: Names) -> str:
+    def test(self, names: Names) -> Term:
         v = names.var(self.origin)
-        return f"{v} is {names.bind(self.value, v, tested=True)}"
+        return ("is", v, names.bind(self.value, v, tested=True))
 
     def expected(self) -> str:
         return short(self.value)
@@ -239,7 +240,7 @@ class Equals(Guard):
 
     value: Any
 
-    def test(self, names: Names) -> str:
+    def test(self, names: Names) -> Term:
         return condition(self.value, names.var(self.origin), names.bind)
 
     def expected(self) -> str:
@@ -254,11 +255,12 @@ class KeysAre(Guard):
     names: tuple[int | str, ...]
     view: Any = None
 
-    def test(self, names: Names) -> str:
-        v, keys = names.var(self.origin), names.bind(self.names)
+    def test(self, names: Names) -> Term:
+        v: Term = names.var(self.origin)
+        keys = names.bind(self.names)
         if self.view is not None:
-            v = f"{names.bind(self.view)}({v})"
-        return f"{names.bind(same_keys)}({v}, {keys})"
+            v = ("call", names.bind(self.view), v)
+        return ("call", names.bind(same_keys), v, keys)
 
     def expected(self) -> str:
         return f"keys {short(list(self.names))}"
@@ -273,11 +275,10 @@ class CodeIs(Guard):
 
     code: CodeType
 
-    def test(self, names: Names) -> str:
+    def test(self, names: Names) -> Term:
         v = names.var(self.origin)
-        plain = f"type({v}) is {names.bind(FunctionType)}"
-        code = names.bind(self.code, f"{v}.__code__", tested=True)
-        return f"{plain} and {v}.__code__ is {code}"
+        plain, code = ("is", ("type", v), names.bind(FunctionType)), attribute(v, "__code__")
+        return every(plain, ("is", code, names.bind(self.code, code, tested=True)))
 
     def expected(self) -> str:
         return (
@@ -296,9 +297,10 @@ class Length(Guard):
     def is_short(self) -> bool:
         return self.by is None
 
-    def test(self, names: Names) -> str:
-        count = "len" if self.by is None else names.bind(self.by)
-        return f"{count}({names.var(self.origin)}) == {self.n}"
+    def test(self, names: Names) -> Term:
+        v = names.var(self.origin)
+        count = ("len", v) if self.by is None else ("call", names.bind(self.by), v)
+        return ("==", count, self.n)
 
     def expected(self) -> str:
         return f"length {self.n}"
@@ -318,9 +320,8 @@ class Absent(Guard):
     def is_short(self) -> bool:
         return self.by is None and type(self.name) in (int, str)
 
-    def test(self, names: Names) -> str:
-        literal = repr(self.name) if type(self.name) in (int, str) else names.bind(self.name)
-        return absence(literal, names.var(self.origin), self.by, names)
+    def test(self, names: Names) -> Term:
+        return absence(constant(self.name, names.bind), names.var(self.origin), self.by, names)
 
     def expected(self) -> str:
         return f"no {self.name!r}"
@@ -339,7 +340,7 @@ class AbsentBy(Guard):
     def places(self) -> tuple[Origin, ...]:
         return (self.origin, self.name)
 
-    def test(self, names: Names) -> str:
+    def test(self, names: Names) -> Term:
         return absence(names.var(self.name), names.var(self.origin), self.by, names)
 
     def expected(self) -> str:
@@ -359,9 +360,8 @@ class Same(Guard):
     def places(self) -> tuple[Origin, ...]:
         return (self.origin, self.other)
 
-    def test(self, names: Names) -> str:
-        word = "is" if self.same else "is not"
-        return f"{names.var(self.origin)} {word} {names.var(self.other)}"
+    def test(self, names: Names) -> Term:
+        return ("is" if self.same else "is not", names.var(self.origin), names.var(self.other))
 
     def expected(self) -> str:
         return f"{'the same object as' if self.same else 'another object than'} {self.other.show()}"
@@ -381,13 +381,15 @@ class Distinct(Guard):
     def places(self) -> tuple[Origin, ...]:
         return (self.origin, *self.others, *self.rest)
 
-    def test(self, names: Names) -> str:
-        apart = [f"id({names.var(o)})" for o in (self.origin, *self.others)]
-        rest = [f"id({names.var(o)})" for o in self.rest]
-        given = f"{{{', '.join(apart)}}}"
-        tests = [f"len({given}) == {len(apart)}"] if len(apart) > 1 else []
-        tests += [f"{given}.isdisjoint(({', '.join(rest)},))"] if rest else []
-        return " and ".join(tests)
+    def test(self, names: Names) -> Term:
+        apart = ("set", *(("id", names.var(o)) for o in (self.origin, *self.others)))
+        rest = ("tuple", *(("id", names.var(o)) for o in self.rest))
+        tests: list[Term] = []
+        if self.others:
+            tests.append(("==", ("len", apart), 1 + len(self.others)))
+        if self.rest:
+            tests.append(("isdisjoint", apart, rest))
+        return every(*tests)
 
     def expected(self) -> str:
         shown = ", ".join(o.show() for o in self.places()[:6])
@@ -403,17 +405,19 @@ class Holds(Guard):
 
     true: bool
 
-    def test(self, names: Names) -> str:
+    def test(self, names: Names) -> Term:
         v = names.var(self.origin)
-        return v if self.true else f"not {v}"
+        return v if self.true else ("not", v)
 
     def expected(self) -> str:
         return self.origin.show() if self.true else f"not {self.origin.show()}"
 
 
-def absence(key: str, table: str, by: Any, names: Names) -> str:
+def absence(key: Term, table: str, by: Any, names: Names) -> Term:
     """The condition that a dictionary has no such key."""
-    return f"{key} not in {table}" if by is None else f"not {names.bind(by)}({table}, {key})"
+    if by is None:
+        return ("not in", key, table)
+    return ("not", ("call", names.bind(by), table, key))
 
 
 def short(value: Any) -> str:
@@ -464,12 +468,12 @@ def failing(
     names = Names()
     scope: dict[str, Any] = {"args": args, "kwargs": kwargs}
     for guard in guards:
-        start = len(names.lines)
-        test = guard.test(names)
+        start = len(names.rows)
+        test = python(guard.test(names))
         scope |= names.namespace
         variable, value = names.var(guard.origin), None
         try:
-            for line in names.lines[start:]:
+            for line in source(names.rows[start:]):
                 exec(line, scope)
             if eval(test, scope):
                 continue

@@ -8,15 +8,14 @@ taken from there (`LastSizes`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any, Final
 
 from jitcap.base.origin import Computed, Origin, Variable
+from jitcap.base.terms import Row, Term, attribute, names_in
 from jitcap.base.walks import after_parents
 
-BLOCK: Final = "# sizes"  # the line of an entry where the block goes
-_VARIABLE: Final = re.compile(r"\bv\d+\b", re.ASCII)
+BLOCK: Final[Row] = ("sizes",)  # the row of an entry in whose place the block goes
 
 
 class LastSizes:
@@ -38,9 +37,9 @@ class SizeBlock:
     def __init__(self, tensors: Iterable[Origin], ints: Iterable[Origin]) -> None:
         self.tensors, self.ints = [*tensors], [*ints]
         self.state = ""  # the name of its `LastSizes`; "" until its place in the entry is known
-        self.key: list[str] = []  # what is compared
-        self.lines: list[str] = []  # what is done for other sizes
-        self.tests: set[str] = set()  # those among them
+        self.key: list[Term] = []  # what is compared
+        self.rows: list[Row] = []  # what is done for other sizes
+        self.tests: set[Row] = set()  # those among them
         self._tensors = {id(o) for o in self.tensors}
         # Of each place: whether sizes decide what is there, and whether the block must come before
         # it is read.
@@ -51,7 +50,7 @@ class SizeBlock:
         """Here is its place: what it compares was read."""
         self.state = state
         for tensor in map(variable, self.tensors):
-            self.key += [f"{tensor}._array.shape", f"{tensor}._array.strides"]
+            self.key += [attribute(tensor, "_array", name) for name in ("shape", "strides")]
         self.key += map(variable, self.ints)
 
     def decides(self, places: Iterable[Origin]) -> bool:
@@ -76,15 +75,8 @@ class SizeBlock:
             self._keep.append(top)
         return self._known[id(origin)]
 
-    def text(self, rest: Iterable[str]) -> str:
+    def row(self, rest: Iterable[Row]) -> Row:
         """The block, with the values for the `rest` of the entry."""
-        used = set(_VARIABLE.findall("\n".join(rest)))
-        made = [line.partition(" = ")[0] for line in self.lines]
-        return block(self.state, self.key, self.lines, [name for name in made if name in used])
-
-
-def block(state: str, key: Iterable[str], lines: Iterable[str], values: Iterable[str]) -> str:
-    """Source of a block: `values` are those of the last sizes, or else made by `lines`."""
-    places, row = (f"({''.join(f'{part}, ' for part in parts)})" for parts in (key, values))
-    compared = f"if (s := {places}) == (z := {state}.last)[0]: {row} = z[1]"
-    return "\n".join([compared, "else:", *map("  {}".format, lines), f"  {state}.last = s, {row}"])
+        used = {name for row in rest for name in names_in(row)}
+        made = [row[1] for row in self.rows if row[0] == "let" and row[1] in used]
+        return ("sizes", self.state, ("tuple", *self.key), ("rows", *self.rows), ("tuple", *made))

@@ -22,6 +22,7 @@ from eager.device.array import DeviceArray
 from eager.sizes.aval import contiguous_strides
 from eager.sizes.symint import SymInt
 from jitcap.base.origin import Attribute, DictOf, Fixed, ItemBy, Origin
+from jitcap.base.terms import Term, attribute, every, method, python, text
 from jitcap.guards.guard import Guard, Names
 
 
@@ -201,16 +202,16 @@ class TensorLike(Guard):
             kind,
         )  # fmt: skip
 
-    def test(self, names: Names) -> str:
+    def test(self, names: Names) -> Term:
         v = names.var(self.origin)
         own = _own_test(v, names.bind(self.cls), self.requires_grad, self.leaf, self.hooked)
         if self.has_symbols:
-            own = f"{own}{self._kind_test(names, v)}"
-            own = f"{own} and {v}._array.dtype is {names.bind(self.dtype)}"
-            return own if names.block is not None else f"{own} and {self._sizes_test(names)}"
+            same = ("is", attribute(v, "_array", "dtype"), names.bind(self.dtype))
+            own = every(*own, *self._kind_tests(names, v), same)
+            return own if names.block is not None else every(own, self._sizes_test(names))
         if not self.in_rows:
-            return f"{own}{self._kind_test(names, v)} and {self._array_test(names, v)}"
-        return f"{own} and {_seen_test(names, v, str(self._slot(names)))}"
+            return every(*own, *self._kind_tests(names, v), *self._array_tests(names, v))
+        return every(*own, _seen_test(names, v, self._slot(names)))
 
     @property
     def has_symbols(self) -> bool:
@@ -218,7 +219,7 @@ class TensorLike(Guard):
         return None in self.shape or None in (self.strides or ())
 
     @property
-    def size_test(self) -> Callable[[Names], str] | None:
+    def size_test(self) -> Callable[[Names], Term] | None:
         return self._sizes_test if self.has_symbols else None
 
     @property
@@ -226,11 +227,11 @@ class TensorLike(Guard):
         at_home = not self.has_symbols and not is_argument(self.origin)
         return at_home and not (self._asks and self.kind and self.kind.inference)
 
-    def row(self, names: Names) -> tuple[str, tuple[str, Any]] | None:
+    def row(self, names: Names) -> tuple[Term, tuple[str, Any]] | None:
         if not self.in_rows:
             return None
         own = _own_test("v", names.bind(self.cls), self.requires_grad, self.leaf, self.hooked)
-        test = f"{own} and {_seen_test(names, 'v', 'i')}"
+        test = every(*own, _seen_test(names, "v", "i"))
         return test, (names.var(self.origin), self._slot(names))
 
     @property
@@ -238,13 +239,14 @@ class TensorLike(Guard):
         """True if the program depends on whether this is an inference tensor."""
         return self.kind is not None and self.kind.asked
 
-    def _kind_test(self, names: Names, v: str) -> str:
+    def _kind_tests(self, names: Names, v: str) -> list[Term]:
         if self.kind is None or not self.kind.asked:
-            return ""
-        counts = names.bind(InferenceStorage)
+            return []
+        kind, counts = ("type", attribute(v, "_counts")), names.bind(InferenceStorage)
         if not self.kind.inference:
-            return f" and type({v}._counts) is not {counts}"
-        return f" and type({v}._counts) is {counts} and {v}._counts.sealed is {self.kind.sealed}"
+            return [("is not", kind, counts)]
+        sealed = ("is", attribute(v, "_counts", "sealed"), repr(self.kind.sealed))
+        return [("is", kind, counts), sealed]
 
     @property
     def unit(self) -> int:
@@ -257,41 +259,46 @@ class TensorLike(Guard):
             return self.strides
         return tuple(s * self.dtype.itemsize // self.unit for s in contiguous_strides(self.shape))
 
-    def _array_test(self, names: Names, v: str) -> str:
-        exact = f"{v}._array.strides == {names.bind(self._own_strides())}"
+    def _array_tests(self, names: Names, v: str) -> list[Term]:
+        array = attribute(v, "_array")
+        exact: Term = ("==", attribute(array, "strides"), names.bind(self._own_strides()))
         if self.strides is None:
-            exact = f"({exact} or {self._contiguous(v)})"
+            exact = ("or", exact, self._contiguous(v))
+        tests: list[Term] = [
+            ("==", attribute(array, "shape"), names.bind(self.shape)),
+            ("is", attribute(array, "dtype"), names.bind(self.dtype)),
+            exact,
+        ]
         if self.device != "cpu":
-            exact = f"{exact} and {v}._array.aval.device == {self.device!r}"
-        shape, dtype = names.bind(self.shape), names.bind(self.dtype)
-        return f"{v}._array.shape == {shape} and {v}._array.dtype is {dtype} and {exact}"
+            tests.append(("==", attribute(array, "aval", "device"), text(self.device)))
+        return tests
 
-    def _sizes_test(self, names: Names) -> str:
+    def _sizes_test(self, names: Names) -> Term:
         v = names.var(self.origin)
-        tests = [f"len({v}._array.shape) == {len(self.shape)}"]
+        shape, strides = (attribute(v, "_array", name) for name in ("shape", "strides"))
+        tests: list[Term] = [("==", ("len", shape), len(self.shape))]
         for d, n in enumerate(self.shape):
-            tests.append(f"{v}._array.shape[{d}] {'>= 2' if n is None else f'== {n}'}")
+            tests.append((">=" if n is None else "==", ("item", shape, d), 2 if n is None else n))
         if self.strides is None:
             tests.append(self._contiguous(v))
-        for d, text in enumerate(self._steps(f"{v}._array.")):
-            if text is None:
+        for d, step in enumerate(self._steps(strides, shape)):
+            if step is None:
                 item = self.dtype.itemsize // self.unit
-                tests += [f"{v}._array.strides[{d}] >= {2 * item}"]
-                tests += [f"{v}._array.strides[{d}] % {item} == 0"] if item > 1 else []
+                tests.append((">=", ("item", strides, d), 2 * item))
+                if item > 1:
+                    tests.append(("==", ("%", ("item", strides, d), item), 0))
             elif self.shape[d] != 1:
-                tests.append(f"{v}._array.strides[{d}] == {text}")
-        return " and ".join(tests)
+                tests.append(("==", ("item", strides, d), step))
+        return every(*tests)
 
-    def _contiguous(self, v: str) -> str:
+    def _contiguous(self, v: str) -> Term:
         on_host = self.device == "cpu"
-        return f"{v}._array.flags.c_contiguous" if on_host else f"{v}._array.contiguous"
+        return attribute(v, "_array", *(("flags", "c_contiguous") if on_host else ("contiguous",)))
 
-    def _steps(self, of: str) -> list[str | None]:
-        """The strides as text, where some follow from sizes; None: a symbol."""
+    def _steps(self, strides: Term, shape: Term) -> list[Term | None]:
+        """The strides, where some follow from sizes; None: a symbol."""
         return [
-            (None if own is None else str(own))
-            if inner < 0
-            else f"{of}strides[{inner}] * {of}shape[{inner}]"
+            own if inner < 0 else ("*", ("item", strides, inner), ("item", shape, inner))
             for own, inner in zip(self.strides or (), self.spans, strict=False)
         ]
 
@@ -301,10 +308,10 @@ class TensorLike(Guard):
         return seen.slot((self.shape, self.dtype, strides, self.strides is None, self._asks))
 
     def expected(self) -> str:
-        steps = (text or "any" for text in self._steps(""))
+        steps = ("any" if s is None else python(s) for s in self._steps("strides", "shape"))
         strides = f"({', '.join(steps)})" if self.spans and self.has_symbols else self.strides
-        text = _describe(self.cls, self.shape, self.dtype, strides, self.requires_grad, self.device)
-        return f"{text} ({_shown(self.kind)})" if self.kind and self._asks else text
+        told = _describe(self.cls, self.shape, self.dtype, strides, self.requires_grad, self.device)
+        return f"{told} ({_shown(self.kind)})" if self.kind and self._asks else told
 
     def got(self, value: Any) -> str:
         if not isinstance(value, Tensor):
@@ -312,9 +319,9 @@ class TensorLike(Guard):
         array = value._array
         strides = None if is_contiguous(array) else array.strides
         given = type(value), array.shape, array.dtype, strides, value.requires_grad
-        text = _describe(*given, str(value.device))
-        text += f" ({_shown(value._storage)})" if self._asks else ""
-        return f"{text}{'' if value._hooks is None else ' (hooks)'}"
+        told = _describe(*given, str(value.device))
+        told += f" ({_shown(value._storage)})" if self._asks else ""
+        return f"{told}{'' if value._hooks is None else ' (hooks)'}"
 
 
 def _shown(kind: Asked | Storage) -> str:
@@ -324,22 +331,23 @@ def _shown(kind: Asked | Storage) -> str:
 
 
 @functools.lru_cache(maxsize=256)  # a model has few kinds of tensors
-def _own_test(v: str, cls: str, requires_grad: bool, leaf: bool, hooked: bool) -> str:
-    own = [f"type({v}) is {cls}"]
+def _own_test(v: str, cls: str, requires_grad: bool, leaf: bool, hooked: bool) -> list[Term]:
+    needs, node = attribute(v, "_requires_grad"), attribute(v, "_node")
+    own: list[Term] = [("is", ("type", v), cls)]
     if not requires_grad:  # a view may get it by a write into its base, and looks then
-        own.append(f"not ({v}._requires_grad or {v}._view is not None and {v}.requires_grad)")
+        is_view = ("is not", attribute(v, "_view"), "None")
+        own.append(("not", ("or", needs, ("and", is_view, attribute(v, "requires_grad")))))
     else:
-        own.append(f"{v}._requires_grad")
-        own.append(f"{v}._node is{'' if leaf else ' not'} None")
+        own += [needs, ("is" if leaf else "is not", node, "None")]
         if not hooked:
-            own.append(f"{v}._hooks is None")
-    return " and ".join(own)
+            own.append(("is", attribute(v, "_hooks"), "None"))
+    return own
 
 
-def _seen_test(names: Names, v: str, index: str) -> str:
+def _seen_test(names: Names, v: str, index: Term) -> Term:
     seen, name = seen_of(names)
-    arrays = names.bind(seen.arrays)
-    return f"({v}._array is {arrays}[{index}] or {name}.check({index}, {v}))"
+    same = ("is", attribute(v, "_array"), ("item", names.bind(seen.arrays), index))
+    return ("or", same, ("check", name, index, v))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -349,11 +357,16 @@ class ViewOfBase(Guard):
     cls: type
     chain: tuple[Any, ...]
 
-    def test(self, names: Names) -> str:
+    def test(self, names: Names) -> Term:
         v = names.var(self.origin)
-        steps = f"{v}._view is not None and {v}._view.chain == {names.bind(self.chain)}"
-        steps = f"{steps} and {v}._view.holds({v})"
-        return f"type({v}) is {names.bind(self.cls)} and {steps} and not {v}.requires_grad"
+        view = attribute(v, "_view")
+        return every(
+            ("is", ("type", v), names.bind(self.cls)),
+            ("is not", view, "None"),
+            ("==", attribute(view, "chain"), names.bind(self.chain)),
+            method(view, "holds", v),
+            ("not", attribute(v, "requires_grad")),
+        )
 
     def expected(self) -> str:
         return f"a view by {[op.name for op, _ in self.chain]}"
@@ -367,17 +380,20 @@ class Different(Guard):
     others: tuple[Origin, ...]
     after_rows: ClassVar[bool] = True  # an array that changed makes `Seen` look again
 
-    def test(self, names: Names) -> str:
+    def test(self, names: Names) -> Term:
         origins = (self.origin, *self.others)
         objects = [names.var(o) for o in origins if not is_argument(o)]
-        args = [f"id({names.var(o)})" for o in origins if is_argument(o)]
+        args = [("id", names.var(o)) for o in origins if is_argument(o)]
         _, name = seen_of(names)
-        tests = [f"({name}.different or {name}.differ(({', '.join(objects)},)))"] if objects else []
+        tests: list[Term] = []
+        if objects:
+            look = ("differ", name, ("tuple", *objects))
+            tests.append(("or", attribute(name, "different"), look))
         if objects and args:
-            tests.append(f"{name}.ids.isdisjoint(({', '.join(args)},))")
+            tests.append(("isdisjoint", attribute(name, "ids"), ("tuple", *args)))
         if len(args) > 1:
-            tests.append(f"len({{{', '.join(args)}}}) == {len(args)}")
-        return " and ".join(tests)
+            tests.append(_all_differ(args))
+        return every(*tests)
 
     def expected(self) -> str:
         origins = (self.origin, *self.others)
@@ -397,26 +413,25 @@ class Memory(Guard):
     read: tuple[Origin, ...] = ()
     after_rows: ClassVar[bool] = True  # an array that changed makes `Seen` look at memory again
 
-    def test(self, names: Names) -> str:
-        fixed: list[str] = []
-        given: list[list[str]] = []
+    def test(self, names: Names) -> Term:
+        fixed: list[Term] = []
+        given: list[list[Term]] = []
         for origins in ((self.origin, *self.written), self.read):
-            objects = [names.var(o) for o in origins if not is_argument(o)]
-            fixed.append(f"({', '.join(objects)}{',' if objects else ''})")
+            fixed.append(("tuple", *(names.var(o) for o in origins if not is_argument(o))))
             args = [names.var(o) for o in origins if is_argument(o)]
-            given.append([f"{names.bind(memory_of)}({v})" for v in args])
+            given.append([("call", names.bind(memory_of), v) for v in args])
         _, name = seen_of(names)
         writes, reads = given
-        tests: list[str] = []
-        if fixed != ["()", "()"]:
-            tests.append(f"({name}.distinct or {name}.apart({fixed[0]}, {fixed[1]}))")
-            tests += [f"{g} not in {name}.memory" for g in writes]
-            tests += [f"{g} not in {name}.written" for g in reads]
+        tests: list[Term] = []
+        if fixed != [("tuple",), ("tuple",)]:
+            tests.append(("or", attribute(name, "distinct"), ("apart", name, *fixed)))
+            tests += [("not in", g, attribute(name, "memory")) for g in writes]
+            tests += [("not in", g, attribute(name, "written")) for g in reads]
         if len(writes) > 1:
-            tests.append(f"len({{{', '.join(writes)}}}) == {len(writes)}")
+            tests.append(_all_differ(writes))
         if writes and reads:
-            tests.append(f"{{{', '.join(writes)}}}.isdisjoint(({', '.join(reads)},))")
-        return " and ".join(tests) or "True"
+            tests.append(("isdisjoint", ("set", *writes), ("tuple", *reads)))
+        return every(*tests) if tests else "True"
 
     def expected(self) -> str:
         written = (self.origin, *self.written)
@@ -435,13 +450,16 @@ class Writable(Guard):
     others: tuple[Origin, ...] = ()
     after_rows: ClassVar[bool] = True  # as above
 
-    def test(self, names: Names) -> str:
+    def test(self, names: Names) -> Term:
         origins = (self.origin, *self.others)
-        fixed = "".join(f"{names.var(o)}, " for o in origins if not is_argument(o))
+        fixed = [names.var(o) for o in origins if not is_argument(o)]
         _, name = seen_of(names)
-        tests = [f"({name}.writable or {name}.may_write(({fixed})))"] if fixed else []
-        tests += [f"{names.var(o)}._array.flags.writeable" for o in origins if is_argument(o)]
-        return " and ".join(tests)
+        tests: list[Term] = []
+        if fixed:
+            look = ("may_write", name, ("tuple", *fixed))
+            tests.append(("or", attribute(name, "writable"), look))
+        tests += [_writeable(names, o) for o in origins if is_argument(o)]
+        return every(*tests)
 
     def expected(self) -> str:
         origins = (self.origin, *self.others)
@@ -456,14 +474,22 @@ class Writable(Guard):
 class ReadOnly(Guard):
     """The memory of a tensor, which the program tried to write, is still read-only."""
 
-    def test(self, names: Names) -> str:
-        return f"not {names.var(self.origin)}._array.flags.writeable"
+    def test(self, names: Names) -> Term:
+        return ("not", _writeable(names, self.origin))
 
     def expected(self) -> str:
         return "memory that is read-only"
 
     def got(self, value: Any) -> str:
         return "memory that can be written"
+
+
+def _writeable(names: Names, origin: Origin) -> Term:
+    return attribute(names.var(origin), "_array", "flags", "writeable")
+
+
+def _all_differ(numbers: list[Term]) -> Term:
+    return ("==", ("len", ("set", *numbers)), len(numbers))
 
 
 def _describe(

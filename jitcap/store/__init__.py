@@ -1,8 +1,7 @@
 """Beside the pipeline: what was made, kept on disk, so that another process starts from there.
 
     versions.py      a call -> the version that fits it: code, guards, executable
-    parse_entry.py   a version's generated code -> rows of data
-    entry_ir.py      rows -> whether its guards hold for a call, its source
+    entry_ir.py      rows from disk -> whether its guards hold for a call, its source
     safe_eval.py     what its guards do while a version is looked for
     codec.py         constants, guards and graphs <-> JSON
     allowlist.py     functions, classes and modules by name

@@ -1,41 +1,32 @@
-"""Kept versions: what an entry does, as data. rows <-> what its guards say of a call, its source.
+"""Kept versions: entries from disk. rows -> what its guards say of a call, its source.
 
-A term is a number, a truth value, None, a text (`'lr`), a name (`v5`), or a list: an operation of
-`OPERATIONS` and its operands, as in `["item", "v4", "'lr"]`. A row is one statement:
-
-    ["let", name, term]                  a variable
-    ["take", name, term]                 an object of the program, where it is found
-    ["hold", term]                       a guard
-    ["each", places, constants, term]    a guard on `v` and `i`, for many places
-    ["sizes", name, places, ["rows", row, ...], ["tuple", name, ...]]    what sizes decide: rows of
-                                         the first two kinds, and the variables that are needed
-    ["set", place, term]  ["add", place, term]  ["count", places, term]
-    ["do", term]  ["return", term]
-
-The guards of a version that is looked for are evaluated here, by operations that run nothing of the
-program (`safe_eval`). What is run is printed, with each name and each call looked at, and compiled.
+The rows of an entry are kept as they are (`jitcap.base.terms`). The guards of a version that is
+looked for are evaluated here, by operations that run nothing of the program (`safe_eval`). What is
+run is printed and compiled, after a look at each name, operation and call in it (`Source`).
 """
 
 from __future__ import annotations
 
 import builtins
+import itertools
 import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from jitcap.base.terms import Row, Term, defined_by, source
 from jitcap.guards.class_guard import Classes
-from jitcap.guards.size_guard import LastSizes, block
+from jitcap.guards.size_guard import LastSizes
 from jitcap.guards.tensor_guard import Seen
 from jitcap.store import safe_eval
 from jitcap.store.allowlist import Unreadable, may_ask, may_call
 from jitcap.store.safe_eval import METHODS, number
 
-Term = Any
-Row = list[Any]
 _NAME: Final = re.compile(r"[vtnC]\d{1,9}", re.ASCII)
-_LITERALS: Final = (int, type(None), bool, float)
+_MARKS: Final = "'="  # of literals: see `jitcap.base.terms`
+ATOMS: Final[dict[str, Any]] = {repr(x): x for x in (None, True, False, ..., NotImplemented)}
+_ANY: Final = math.inf
 _DEEPEST: Final = 40
 _DUNDER: Final = frozenset(
     "__code__ __closure__ __globals__ __dict__ __func__ __self__ __name__ __defaults__ "
@@ -59,15 +50,19 @@ _STORED: Final = frozenset(
 )
 BUILTINS: Final = {
     name: getattr(builtins, name)
-    for name in "type len id zip hasattr abs bool int float complex slice frozenset".split()
+    for name in "type len id zip hasattr abs bool int float complex slice frozenset Ellipsis "
+    "NotImplemented".split()
 }
 
 
 class Operation(NamedTuple):
-    """Spelling of a term, and its evaluation in a guard (None: it is for bodies alone)."""
+    """An operation that an entry from disk may have: its evaluation in a guard (None: it is for
+    bodies alone), the number of its operands, and what is looked at besides them."""
 
-    spell: Callable[..., str]
-    ask: Callable[..., Any] | None = None
+    ask: Callable[..., Any] | None
+    least: int
+    most: float
+    look: Callable[..., Iterable[Term]] | None = None  # gives the operands that are terms
     lazy: bool = False  # whether `ask` evaluates the operands that it needs
 
 
@@ -81,19 +76,16 @@ def find(
     told each object of the program by name. May raise UNREADABLE."""
 
     def value(term: Term) -> Any:
-        kind = type(term)
-        if kind is str:
-            return term[1:] if term[0] == "'" else values[term]
-        if kind is not list:
-            return _literal(term)
-        _, ask, lazy = OPERATIONS[term[0]]
+        if type(term) is not list:
+            return values[term] if _is_name(term) else _literal(term)
+        ask, *_, lazy = OPERATIONS[term[0]]
         if ask is None:
             raise Unreadable("an operation of bodies in a guard")
         if lazy:
             return ask(value, *term[1:])
         return ask(
             *[
-                values[part] if type(part) is str and part[0] != "'" else value(part)
+                values[part] if type(part) is str and part[0] not in _MARKS else value(part)
                 for part in term[1:]
             ]
         )
@@ -135,14 +127,14 @@ def _asked_often(test: Term, values: dict[str, Any]) -> Callable[[Any, Any], boo
     operations."""
 
     def spell(term: Term) -> str:
-        if type(term) is str and term not in ("v", "i"):
-            return repr(term[1:]) if term[0] == "'" else f"values[{term!r}]"
         if type(term) is not list:
-            return term if type(term) is str else repr(_literal(term))
+            if not _is_name(term):
+                return repr(_literal(term))
+            return str(term) if term in ("v", "i") else f"values[{term!r}]"
         tag, *parts = term
         texts = [*map(spell, parts)]
         if OPERATIONS[tag].lazy:
-            return f"({f' {tag.lower()} '.join(f'truth({text})' for text in texts)})"
+            return f"({f' {tag} '.join(f'truth({text})' for text in texts)})"
         return f"ask[{tag!r}]({', '.join(texts)})"
 
     ask = {tag: operation.ask for tag, operation in OPERATIONS.items()}
@@ -153,11 +145,19 @@ def _asked_often(test: Term, values: dict[str, Any]) -> Callable[[Any, Any], boo
     return fn
 
 
-def _literal(value: Any) -> Any:
-    """A value that stands for itself. Raises Unreadable."""
-    if type(value) not in _LITERALS or (type(value) is float and not math.isfinite(value)):
-        raise Unreadable("no literal")
-    return value
+def _is_name(term: Any) -> bool:
+    return type(term) is str and term[0] not in _MARKS
+
+
+def _literal(term: Any) -> Any:
+    """The value of a term that stands for itself. Raises Unreadable."""
+    if type(term) is int:
+        return term
+    if type(term) is str and term[0] == "'":
+        return term[1:]
+    if type(term) is str and term[0] == "=" and math.isfinite(value := float(term[1:])):
+        return value
+    raise Unreadable("no literal")
 
 
 def _variable(name: Any, letters: str) -> str:
@@ -171,93 +171,104 @@ def _variable(name: Any, letters: str) -> str:
 
 
 class Source:
-    """Prints rows. `known`: what every name stands for that is there before the first row; so are
-    `variables`, of which no more is known."""
+    """Prints rows from disk, or raises Unreadable for what none are. `known`: what every name
+    stands for that is there before the first row; so are `variables`, of which no more is known."""
 
     def __init__(self, known: Mapping[str, Any], variables: Iterable[str] = ()) -> None:
         self.known = known
         self.attaches = False  # to the region
-        self._names = {"args", "kwargs", *known, *variables}
+        self._names = {"args", "kwargs", *ATOMS, *known, *variables}
         self._depth = 0
-        self._call = may_ask
+        self._is_body = False
 
     def guards(self, rows: Iterable[Row]) -> list[str]:
         """The statements of guards, but for those that only take."""
-        lines = []
-        for kind, *parts in rows:
+        lines: list[str] = []
+        for row in rows:
+            kind, *parts = row
             if kind == "let":
-                name, term = parts
-                lines.append(self._let(name, term, "v"))
+                self._let("v", *parts)
             elif kind == "hold":
-                lines.append(f"if not {self.term(*parts)}: return MISS")
+                self._look(*parts)
             elif kind == "sizes":
-                lines.append(self._sizes(*parts))
+                self._sizes(*parts)
             elif kind == "each":
                 places, constants, test = parts
-                lines.append(f"for v, i in zip({self.term(places)}, {self.term(constants)}):")
+                self._look_at((places, constants))
                 self._names |= {"v", "i"}
-                lines.append(f"  if not {self.term(test)}: return MISS")
-            else:
+                self._look(test)
+            elif kind == "take":
                 self._names.add(parts[0])
+            else:
+                raise Unreadable("no guard")
+            lines += source([row])
         return lines
 
-    def _sizes(self, state: Any, key: Term, rows: Any, values: Term) -> str:
+    def _sizes(self, state: Any, key: Term, rows: Any, values: Term) -> None:
         if type(self.known[state]) is not LastSizes or {key[0], values[0]} != {"tuple"}:
             raise Unreadable("no block")
-        places = [*map(self.term, key[1:])]
-        lines, names = self.guards(_lines(rows)), values[1:]
-        if not all(f"{_variable(name, 'v')} = " in "\n".join(lines) for name in names):
+        self._look_at(key[1:])
+        self.guards(_lines(rows))
+        made = {name for row in rows[1:] for name in defined_by(row)}
+        if not made.issuperset(values[1:]):
             raise Unreadable("a block without its values")
-        return block(self._name(state), places, lines, names)
 
     def body(self, rows: Iterable[Row]) -> list[str]:
         """The statements after the guards."""
-        self._call = may_call
+        self._is_body = True
         self._names.add("K")
-        return [_STATEMENTS[kind](self, *parts) for kind, *parts in rows]
+        lines: list[str] = []
+        for row in rows:
+            kind, *parts = row
+            if kind == "let":
+                self._let("tn", *parts)
+            elif len(parts) != _OPERANDS[kind]:
+                raise Unreadable("no statement")
+            else:
+                if kind in ("set", "add"):
+                    _require_place(parts[0])
+                self._look_at(parts)
+            lines += source([row])
+        return lines
 
-    def term(self, term: Term) -> str:
-        """A term. Raises Unreadable for what none is."""
+    def _look(self, term: Term) -> None:
+        """Raises Unreadable for what is no term here."""
         kind = type(term)
-        if kind is str:
-            return repr(term[1:]) if term[0] == "'" else self._name(term)
-        if kind is list:
+        if kind is list or kind is tuple:
+            ask, least, most, look, _ = OPERATIONS[term[0]]
+            if ask is None and not self._is_body:
+                raise Unreadable("an operation of bodies in a guard")
+            if not least <= len(term) - 1 <= most:
+                raise Unreadable("no operands")
             self._depth += 1
             if self._depth > _DEEPEST:
                 raise Unreadable("what is nested too deeply")
-            text = OPERATIONS[term[0]].spell(self, *term[1:])
+            self._look_at(term[1:] if look is None else look(self, *term[1:]))
             self._depth -= 1
-            return text
-        return f"({_literal(term)!r})"
+        elif kind is not str or term[0] in _MARKS:
+            _literal(term)
+        elif term not in self._names:
+            raise Unreadable(f"{term}, a name that nothing provides")
 
-    def _name(self, name: str) -> str:
-        if name not in self._names:
-            raise Unreadable(f"{name}, a name that nothing provides")
-        return name
+    def _look_at(self, terms: Iterable[Term]) -> None:
+        for term in terms:
+            self._look(term)
 
-    def _let(self, name: Any, term: Term, letters: str) -> str:
-        text = self.term(term)
+    def _let(self, letters: str, name: Any, term: Term) -> None:
+        self._look(term)
         self._names.add(name if name in _RESULTS and "t" in letters else _variable(name, letters))
-        return f"{name} = {text}"
 
-    def _place(self, place: Term) -> str:
-        if place[0] == "attribute":
-            if place[2][1:] not in _STORED:
-                raise Unreadable(f"{place[2]} is stored")
-        elif place[0] not in ("item", "after"):
-            raise Unreadable("no place")
-        return self.term(place)
-
-    def called(self, fn: Term) -> str:
+    def called(self, fn: Term, *parts: Term) -> Iterable[Term]:
         """A constant that may be called."""
-        if type(fn) is not str or fn[0] != "C" or not self._call(self.known[fn]):
+        may = may_call if self._is_body else may_ask
+        if type(fn) is not str or fn[0] != "C" or not may(self.known[fn]):
             raise Unreadable("a call of another function")
-        return self._name(fn)
+        return (fn, *parts)
 
-    def changed(self, base: Term) -> str:
-        """Source of the container whose method is called: not of the program's own class."""
+    def method(self, name: Term, base: Term, *parts: Term) -> Iterable[Term]:
+        """A method of a container, which is not of the program's own class."""
         root = base
-        while type(root) is list and root[0] in ("attribute", "item"):
+        while type(root) in (list, tuple) and root[0] in ("attribute", "item"):
             root = root[1]
         if type(root) is not str:
             raise Unreadable("a call of a value")
@@ -265,20 +276,30 @@ class Source:
             if root is not base:
                 raise Unreadable("a call of a part")
             safe_eval.container(self.known[root])
-        return self.term(base)
+        _require_name(name, METHODS.__contains__)
+        return (base, *parts)
+
+    def attach(self, *parts: Term) -> Iterable[Term]:
+        self.attaches = True
+        return parts
 
 
 _RESULTS: Final = ("o", "r", "h")  # of the graph, of the region
-_STATEMENTS: Final[dict[str, Callable[..., str]]] = {
-    "let": lambda s, name, term: s._let(name, term, "tn"),
-    "set": lambda s, place, term: f"{s._place(place)} = {s.term(term)}",
-    "add": lambda s, place, term: f"{s._place(place)} += {s.term(term)}",
-    "count": lambda s, places, term: (
-        f"for t in {s.term(places)}: (t._counts or t._storage).version += {s.term(term)}"
-    ),
-    "do": lambda s, term: s.term(term),
-    "return": lambda s, term: f"return {s.term(term)}",
-}
+_OPERANDS: Final = {"set": 2, "add": 2, "count": 2, "do": 1, "return": 1}
+
+
+def _require_place(place: Term) -> None:
+    """Raises Unreadable for what nothing is stored in."""
+    if place[0] == "attribute":
+        if place[2][1:] not in _STORED:
+            raise Unreadable(f"{place[2]} is stored")
+    elif place[0] not in ("item", "after"):
+        raise Unreadable("no place")
+
+
+def _require_name(name: Term, allowed: Callable[[str], bool]) -> None:
+    if type(name) is not str or name[0] != "'" or not allowed(name[1:]):
+        raise Unreadable(f"no name: {name}")
 
 
 def is_attribute(name: Any) -> bool:
@@ -289,33 +310,25 @@ def is_attribute(name: Any) -> bool:
 # ---- the operations
 
 
-def _form(text: str, join: Callable[[list[str]], str] | None = None) -> Callable[..., str]:
-    """`text` with operands in its places; with `join`, in the last one all that are left."""
-    count = text.count("{}")
-
-    def spell(source: Source, *parts: Term) -> str:
-        texts = [*map(source.term, parts)]
-        if join is not None:
-            texts[count - 1 :] = [join(texts[count - 1 :])]
-        if len(texts) != count:
-            raise Unreadable("no operands")
-        return text.format(*texts)
-
-    return spell
+def _look_attribute(_: Source, base: Term, name: Term) -> Iterable[Term]:
+    _require_name(name, is_attribute)
+    return (base,)
 
 
-def _row(parts: list[str]) -> str:
-    return "".join([f"{part}, " for part in parts])
+def _look_keyword(_: Source, name: Term, term: Term) -> Iterable[Term]:
+    _require_name(name, str.isidentifier)
+    return (term,)
 
 
-def _pairs(parts: list[str]) -> str:
-    return "".join(f"{k}: {v}, " for k, v in zip(parts[::2], parts[1::2], strict=True))
+def _look_pairs(_: Source, *parts: Term) -> Iterable[Term]:
+    if len(parts) % 2:
+        raise Unreadable("no pairs")
+    return parts
 
 
-def _member(name: Term, allowed: Callable[[str], bool]) -> str:
-    if type(name) is not str or name[0] != "'" or not allowed(name[1:]):
-        raise Unreadable(f"no name: {name}")
-    return name[1:]
+def _look_bytes(_: Source, latin: Term) -> Iterable[Term]:
+    _require_name(latin, lambda text: max(text, default="") < "\u0100")
+    return ()
 
 
 def _attribute(value: Any, name: str) -> Any:
@@ -386,95 +399,121 @@ def _type(value: Any) -> Any:  # not `type`, which makes classes, too
     return type(value)
 
 
-def _call(source: Source, fn: Term, *parts: Term) -> str:
-    return f"{source.called(fn)}({_row([*map(source.term, parts)])})"
-
-
-def _new(source: Source, fn: Term, *parts: Term) -> str:
-    return f"{source.called(fn)}.__new__({_row([*map(source.term, parts)])})"
-
-
-def _method(source: Source, name: Term, base: Term, *parts: Term) -> str:
-    given = _row([*map(source.term, parts)])
-    return f"{source.changed(base)}.{_member(name, METHODS.__contains__)}({given})"
-
-
-def _attach(source: Source, *parts: Term) -> str:
-    source.attaches = True
-    return f"R.attach({_row([*map(source.term, parts)])})"
-
-
-def _begin(source: Source, *parts: Term) -> str:
-    source.attaches = True
-    return f"R.begin({_row([*map(source.term, parts)])})"
-
-
-_INFIX: Final[dict[str, tuple[str, Callable[..., Any]]]] = {
-    "Lt": ("<", operator.lt), "LtE": ("<=", operator.le), "Gt": (">", operator.gt),
-    "GtE": (">=", operator.ge), "Add": ("+", operator.add), "Sub": ("-", operator.sub),
-    "Mult": ("*", operator.mul), "Div": ("/", operator.truediv), "Mod": ("%", operator.mod),
-    "FloorDiv": ("//", operator.floordiv), "Pow": ("**", operator.pow),
-    "LShift": ("<<", operator.lshift), "RShift": (">>", operator.rshift),
-    "BitAnd": ("&", operator.and_), "BitOr": ("|", operator.or_), "BitXor": ("^", operator.xor),
+_NUMERIC: Final[dict[str, tuple[Callable[..., Any], int]]] = {
+    "<": (operator.lt, 2), "<=": (operator.le, 2), ">": (operator.gt, 2), ">=": (operator.ge, 2),
+    "+": (operator.add, 2), "-": (operator.sub, 2), "*": (operator.mul, 2),
+    "/": (operator.truediv, 2), "%": (operator.mod, 2), "//": (operator.floordiv, 2),
+    "**": (operator.pow, 2), "<<": (operator.lshift, 2), ">>": (operator.rshift, 2),
+    "&": (operator.and_, 2), "|": (operator.or_, 2), "^": (operator.xor, 2),
+    "u-": (operator.neg, 1), "u+": (operator.pos, 1), "~": (operator.invert, 1),
+    "abs": (abs, 1), "int": (int, 1), "float": (float, 1), "complex": (complex, 1),
 }  # fmt: skip
-_PREFIX: Final[dict[str, tuple[str, Callable[..., Any]]]] = {
-    "USub": ("-", operator.neg), "UAdd": ("+", operator.pos), "Invert": ("~", operator.invert),
-}  # fmt: skip
-_NUMERIC: Final[dict[str, Callable[..., Any]]] = {
-    "abs": abs,
-    "int": int,
-    "float": float,
-    "complex": complex,
-}
 OPERATIONS: Final[dict[str, Operation]] = {
-    "item": Operation(_form("{}[{}]"), safe_eval.item),
-    "attribute": Operation(
-        lambda s, base, name: f"{s.term(base)}.{_member(name, is_attribute)}", _attribute
-    ),
-    "Is": Operation(_form("({} is {})"), operator.is_),
-    "IsNot": Operation(_form("({} is not {})"), operator.is_not),
-    "Eq": Operation(_form("({} == {})"), safe_eval.equal),
-    "NotEq": Operation(_form("({} != {})"), safe_eval.unequal),
-    "In": Operation(_form("({} in {})"), lambda key, value: safe_eval.contains(value, key)),
-    "NotIn": Operation(_form("({} not in {})"), lambda key, value: safe_eval.lacks(value, key)),
-    "Not": Operation(_form("(not {})"), lambda value: not _truth(value)),
-    "And": Operation(_form("({})", " and ".join), _all, lazy=True),
-    "Or": Operation(_form("({})", " or ".join), _any, lazy=True),
-    **{k: Operation(_form(f"({{}} {s} {{}})"), _of_numbers(f)) for k, (s, f) in _INFIX.items()},
-    **{k: Operation(_form(f"({s}{{}})"), _of_numbers(f)) for k, (s, f) in _PREFIX.items()},
-    **{k: Operation(_form(f"{k}({{}})"), _of_numbers(f)) for k, f in _NUMERIC.items()},
-    "type": Operation(_form("type({})"), _type),
-    "len": Operation(_form("len({})"), safe_eval.length),
-    "id": Operation(_form("id({})"), id),
-    "bool": Operation(_form("bool({})"), _truth),
-    "hasattr": Operation(_form("hasattr({}, {})"), safe_eval.has),
-    "frozenset": Operation(
-        _form("frozenset({})"), lambda value: frozenset(safe_eval.numbers(value))
-    ),
-    "slice": Operation(_form("slice({})", _row), slice),
-    "tuple": Operation(_form("({})", _row), lambda *parts: parts),
-    "list": Operation(_form("[{}]", _row), lambda *parts: [*parts]),
-    "set": Operation(_form("{{{}}}", _row), _of_numbers(lambda *parts: {*parts})),
-    "listed": Operation(_form("[*{}]"), lambda value: [*safe_eval.items(value)]),
-    "dict": Operation(_form("{{{}}}", _pairs)),
-    "star": Operation(_form("*{}")),
-    "after": Operation(_form("{}[{}:]")),
-    "bytes": Operation(
-        lambda s, text: repr(text[1:].encode("latin-1")), lambda text: text.encode("latin-1")
-    ),
-    "call": Operation(_call, _called),
-    "keyword": Operation(lambda s, name, term: f"{_member(name, str.isidentifier)}={s.term(term)}"),
-    "new": Operation(_new),
-    "method": Operation(_method),
-    "check": Operation(_form("{}.check({}, {})"), _seen(Seen.check)),
-    "differ": Operation(_form("{}.differ({})"), _seen(Seen.differ)),
-    "apart": Operation(_form("{}.apart({}, {})"), _seen(Seen.apart)),
-    "may_write": Operation(_form("{}.may_write({})"), _seen(Seen.may_write)),
-    "tags": Operation(_form("{}.tags({})", _row), _of_classes(Classes.tags)),
-    "hold": Operation(_form("{}.hold({}, {})"), _of_classes(Classes.hold)),
-    "isdisjoint": Operation(_form("{}.isdisjoint({})"), _disjoint),
-    "run": Operation(_form("K({})")),
-    "run_replacing": Operation(_form("K({}, {})")),  # on a device: the tensors that get gradients
-    "begin": Operation(_begin),
-    "attach": Operation(_attach),
+    "item": Operation(safe_eval.item, 2, 2),
+    "attribute": Operation(_attribute, 2, 2, _look_attribute),
+    "is": Operation(operator.is_, 2, 2),
+    "is not": Operation(operator.is_not, 2, 2),
+    "==": Operation(safe_eval.equal, 2, 2),
+    "!=": Operation(safe_eval.unequal, 2, 2),
+    "in": Operation(lambda key, value: safe_eval.contains(value, key), 2, 2),
+    "not in": Operation(lambda key, value: safe_eval.lacks(value, key), 2, 2),
+    "not": Operation(lambda value: not _truth(value), 1, 1),
+    "and": Operation(_all, 2, _ANY, lazy=True),
+    "or": Operation(_any, 2, _ANY, lazy=True),
+    **{name: Operation(_of_numbers(fn), n, n) for name, (fn, n) in _NUMERIC.items()},
+    "type": Operation(_type, 1, 1),
+    "len": Operation(safe_eval.length, 1, 1),
+    "id": Operation(id, 1, 1),
+    "bool": Operation(_truth, 1, 1),
+    "hasattr": Operation(safe_eval.has, 2, 2),
+    "frozenset": Operation(lambda value: frozenset(safe_eval.numbers(value)), 1, 1),
+    "slice": Operation(slice, 1, 3),
+    "tuple": Operation(lambda *parts: parts, 0, _ANY),
+    "list": Operation(lambda *parts: [*parts], 0, _ANY),
+    "set": Operation(_of_numbers(lambda *parts: {*parts}), 1, _ANY),
+    "listed": Operation(lambda value: [*safe_eval.items(value)], 1, 1),
+    "bytes": Operation(lambda text: text.encode("latin-1"), 1, 1, _look_bytes),
+    "call": Operation(_called, 1, _ANY, Source.called),
+    "check": Operation(_seen(Seen.check), 3, 3),
+    "differ": Operation(_seen(Seen.differ), 2, 2),
+    "apart": Operation(_seen(Seen.apart), 3, 3),
+    "may_write": Operation(_seen(Seen.may_write), 2, 2),
+    "tags": Operation(_of_classes(Classes.tags), 1, _ANY),
+    "hold": Operation(_of_classes(Classes.hold), 3, 3),
+    "isdisjoint": Operation(_disjoint, 2, 2),
+    # ---- of bodies
+    "after": Operation(None, 2, 2),
+    "dict": Operation(None, 0, _ANY, _look_pairs),
+    "star": Operation(None, 1, 1),
+    "keyword": Operation(None, 2, 2, _look_keyword),
+    "new": Operation(None, 1, _ANY, Source.called),
+    "method": Operation(None, 2, _ANY, Source.method),
+    "run": Operation(None, 1, 2),
+    "begin": Operation(None, 0, 1, Source.attach),
+    "attach": Operation(None, 0, _ANY, Source.attach),
 }
+
+
+# ---- to disk
+
+
+def in_order(rows: Iterable[Row], found: set[str], names: Mapping[int, list[str]]) -> list[Row]:
+    """The rows of guards, each after those that define what it names: variables, and objects that
+    are `found`. A place may come up after the first guard that names what is there: then that guard
+    waits."""
+    ordered: list[Row] = []
+    late: list[Row] = []
+    known = {"v", "i"}
+    waiting: dict[str, list[Row]] = {}
+    for each in rows:
+        queue = [each]
+        while queue:
+            row = queue.pop(0)
+            defined = defined_by(row)
+            missing = next(
+                (
+                    n for n in names[id(row)]
+                    if n not in known and (n[0] == "v" or n in found) and n not in defined
+                ),
+                None,
+            )  # fmt: skip
+            if missing is not None:
+                waiting.setdefault(missing, []).append(row)
+                continue
+            (late if _has(row, _REMEMBERED) else ordered).append(row)
+            for name in defined:
+                if name not in known:
+                    known.add(name)
+                    queue = waiting.pop(name, []) + queue
+    for row in itertools.chain(*waiting.values()):
+        (late if _has(row, _REMEMBERED) else ordered).append(row)
+    # What is remembered until an array changes is asked when each was looked at: a guard that
+    # waited may be the one that sees another.
+    return ordered + late
+
+
+_REMEMBERED: Final = ("differ", "apart", "may_write")
+
+
+def _has(term: Term, operations: tuple[str, ...]) -> bool:
+    if term[0] in operations:
+        return True
+    for part in term:  # noqa: SIM110 - many are asked
+        if type(part) is tuple and _has(part, operations):
+            return True
+    return False
+
+
+def needed(
+    guards: list[Row], body: list[Row], found: set[str], names: Mapping[int, list[str]]
+) -> tuple[list[Row], set[str]]:
+    """The guards, without those that take what nothing names, or what is not `found`; all names."""
+    named = {name for row in (*guards, *body) if row[0] != "take" for name in names[id(row)]}
+    taken = [names[id(row)] for row in guards if row[0] == "take"]
+    while True:
+        more = {n for name, *rest in taken if name in named and name in found for n in rest}
+        if more <= named:
+            wanted = named & found
+            kept = [row for row in guards if row[0] != "take" or row[1] in wanted]
+            return kept, named
+        named |= more

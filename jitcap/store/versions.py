@@ -37,6 +37,7 @@ from jitcap.base.call_policy import name_of
 from jitcap.base.diagnostics import Trail, say
 from jitcap.base.marks import any_static, marks_of
 from jitcap.base.modes import Modes
+from jitcap.base.terms import defined_by, names_in
 from jitcap.capture.kinds.modules import builtins_are_replaced
 from jitcap.capture.result import Captured, entry_source, linked
 from jitcap.capture.sizes import is_name
@@ -49,9 +50,8 @@ from jitcap.graph.graph import Graph
 from jitcap.guards.guard import Guard, Guards
 from jitcap.store.allowlist import Unreadable, is_library_name
 from jitcap.store.codec import Reader, Writer, has_copies
-from jitcap.store.entry_ir import BUILTINS, Source, find
+from jitcap.store.entry_ir import ATOMS, BUILTINS, Source, find, in_order, needed
 from jitcap.store.fingerprint import Unkept, fingerprint
-from jitcap.store.parse_entry import defined_by, in_order, needed, rows_of
 
 SLOTS: Final = 8  # versions for calls that look alike: of several models with one step, say
 UNREADABLE: Final = (Unreadable, Unkept, SyntaxError, ArithmeticError, *cache.DAMAGED)
@@ -169,13 +169,10 @@ def _files(captured: Captured, fn: Any, varying: frozenset[str], has_graph: bool
     """Raises Unkept."""
     if captured.bound_to:
         raise Unkept(captured.bound_to)
-    used: dict[int, list[str]] = {}
-    doubtful: set[int] = set()
-    finder = rows_of(captured.finder(), used, doubtful)
-    body = rows_of(captured.body, used, doubtful)
-    taken = {name for _, name, _ in captured.names.found}
-    taken -= {name for name in taken if _has_name(captured.names.namespace[name])}
-    guards, names = needed(in_order(finder, taken, used), body, taken, used)
+    checks, body = captured.checks(captured.body), list(captured.body)
+    used = {id(row): names_in(row) for row in (*checks, *body)}
+    taken = {name for name in captured.names.found if not _has_name(captured.names.namespace[name])}
+    guards, names = needed(in_order(checks, taken, used), body, taken, used)
     namespace = {name: v for name, v in captured.names.namespace.items() if name in names}
     codes: set[CodeType] = set()
     roots = {id(value): name for name, value in _roots(fn).items()}
@@ -207,9 +204,8 @@ def _files(captured: Captured, fn: Any, varying: frozenset[str], has_graph: bool
         raise Unkept(f"{unknown.co_qualname}(), whose text it does not compare")
     read, made = ([n for row in rows for n in defined_by(row)] for rows in (guards, body))
     try:  # what is not known here is not kept
-        Source(namespace, read).guards(row for row in guards if id(row) in doubtful)
-        everything = namespace | dict.fromkeys(read)
-        Source(everything, made).body(row for row in body if id(row) in doubtful)
+        Source(namespace, read).guards(guards)
+        Source(namespace | dict.fromkeys(read), made).body(body)
     except Unreadable as reason:
         raise Unkept(f"{reason} in its entry") from reason
     known = Writer({id(value): name for name, value in namespace.items()}, codes)
@@ -320,7 +316,9 @@ class Recalled:
 
         for name, place in self.start["roots"].items():
             take(name, roots[place])
-        values = find(self.start["guards"], {**names, "args": args, "kwargs": kwargs}, take)
+        values = find(
+            self.start["guards"], {**ATOMS, **names, "args": args, "kwargs": kwargs}, take
+        )
         if values is not None:
             source = Source(values)
             self.body = source.body(self.start["body"])

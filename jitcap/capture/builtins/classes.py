@@ -155,7 +155,7 @@ def _guard_registry(s: Session, cls: type, abstract: type, *, answer: bool) -> N
     program's may have a hook, and is not: a number changes that Python counts, in this process; in
     another one it says nothing."""
     if is_library_class(abstract):
-        s.guard_that("{}({}, {})", issubclass, cls, abstract, answer=answer)
+        s.guard_that(("call", "$0", "$1", "$2"), issubclass, cls, abstract, answer=answer)
         return
     if id(abstract) in s.made and all(
         id(cls := known()) in s.made or type(cls) is type
@@ -164,7 +164,7 @@ def _guard_registry(s: Session, cls: type, abstract: type, *, answer: bool) -> N
         return  # nobody else can register with it, or with what is
     s.bound_to = f"what is registered with {abstract.__qualname__}"
     if not answer:
-        s.guard_that(f"{{}}() == {abc.get_cache_token()}", abc.get_cache_token)
+        s.guard_that(("==", ("call", "$0"), abc.get_cache_token()), abc.get_cache_token)
 
 
 @handles_each(abc._abc_register, abc._reset_registry, abc._reset_caches)  # type: ignore[attr-defined]
@@ -180,7 +180,7 @@ def _times_registered(s: Session) -> Any:
     """Cache token of `abc`, guarded: it changes when any class is registered."""
     s.bound_to = "how often classes were registered"
     token = abc.get_cache_token()
-    s.guard_that(f"{{}}() == {token}", abc.get_cache_token)
+    s.guard_that(("==", ("call", "$0"), token), abc.get_cache_token)
     return token
 
 

@@ -12,7 +12,7 @@ import operator
 from typing import Any
 
 from jitcap.base.breaks import Break
-from jitcap.base.origin import Computed, Fixed
+from jitcap.base.origin import Fixed, result_of
 from jitcap.capture.builtins import polyfills
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Session, handles, kind_of
 from jitcap.capture.kinds.classes import class_raw
@@ -100,7 +100,7 @@ def _dispatch(s: Session, dispatch: Any, cls: Any) -> Any:
     if shadow is not None and any(shadow.base.get(k) is not v for k, v in shadow.twin.items()):
         raise Break("effect", "a generic function is called behind what is registered with it")
     origin: Any = s.outside.origin_of(dispatch) or Fixed(dispatch, "dispatch")
-    origin = Computed((origin,), "{1}({0}, {2})", (implementation, cls))
+    origin = result_of(implementation, origin, more=(cls,))
     return s.outside.load(implementation(dispatch, cls), origin)
 
 

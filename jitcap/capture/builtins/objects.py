@@ -30,6 +30,7 @@ from eager.core.tensor import Tensor
 from eager.core.traced import Traced
 from jitcap.base.breaks import Again, Break
 from jitcap.base.call_policy import is_native_class, is_programs
+from jitcap.base.terms import attribute, every
 from jitcap.base.walks import reach
 from jitcap.capture import host
 from jitcap.capture.builtins import polyfills
@@ -356,7 +357,7 @@ def _exception(s: Session) -> BaseException | None:
     if error is None:
         if sys.exception() is not None:
             raise Break("effect", "sys.exception() of an exception that is handled outside")
-        s.guard_that("{}() is None", sys.exception)
+        s.guard_that(("is", ("call", "$0"), "None"), sys.exception)
     return error
 
 
@@ -428,7 +429,7 @@ def identity(s: Session, obj: Any, fn: Any = id) -> Identity:
 @handles_each(_thread.get_ident, _thread.get_native_id, os.getpid)
 def _get_ident(s: Session, ask: Any) -> Any:
     now = ask()
-    s.guard_that(f"{{}}() == {now}", ask)
+    s.guard_that(("==", ("call", "$0"), now), ask)
     return now
 
 
@@ -508,9 +509,9 @@ def _detach_in_place(s: Session, tensor: Tensor) -> Tensor:
     """A view cannot be; what stands for one does not know that it is a view."""
     shadow = s.outside.shadow(tensor)
     if isinstance(shadow, TensorShadow):
-        plain = not shadow.is_derived()
-        s.guard_that("{0}._view is {0}._node is None", shadow.origin, answer=plain)
-        if not plain:
+        missing = [("is", attribute("$0", name), "None") for name in ("_view", "_node")]
+        s.guard_that(every(*missing), shadow.origin, answer=not shadow.is_derived())
+        if shadow.is_derived():
             raise Break("effect", f"{shadow.origin.show()}, made outside, is detached in place")
     return tensor.detach_()
 

@@ -24,6 +24,7 @@ from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import Known, answers_for_itself, is_library_space, per_class
 from jitcap.base.origin import Computed, MembersOf, Origin
+from jitcap.base.terms import Row, Term
 from jitcap.capture.kinds.refusing import Identity, Refusing
 from jitcap.capture.outside import Outside, Shadow
 from jitcap.capture.replay import Maker
@@ -332,10 +333,10 @@ class Session:
         """Make a guard of this kind about what is found at a place."""
         self.guards.add(kind(place, self.line(), *expected, **how))
 
-    def guard_that(self, text: str, *asked: Any, answer: bool = True) -> None:
-        """Guard what an expression over places, and then objects, answers."""
+    def guard_that(self, form: Term, *asked: Any, answer: bool = True) -> None:
+        """Guard what a term over places, and then objects, answers: see `Computed`."""
         places = tuple(x for x in asked if isinstance(x, Origin))
-        self.guard(Holds, Computed(places, text, asked[len(places) :]), answer)
+        self.guard(Holds, Computed(places, form, asked[len(places) :]), answer)
 
     # what `jitcap.capture.session` adds
 
@@ -497,8 +498,8 @@ class Kind:
     def see(self, s: Session, value: Any, what: str) -> None:
         """Refuse if `value` cannot be looked into (its parts are asked in their turn)."""
 
-    def rebuild(self, make: Maker, value: Any) -> str:
-        """Source that makes `value`, which was made inside, again at every call."""
+    def rebuild(self, make: Maker, value: Any) -> Term:
+        """The term that makes `value`, which was made inside, again at every call."""
         cls = type(value)
         what = f"a {cls.__module__}.{cls.__qualname__} made inside is returned or stored"
         raise Break("effect", what)
@@ -544,15 +545,15 @@ K = TypeVar("K", bound=Kind)
 class MutableKind(Kind):
     """Objects that can contain themselves: made empty, then filled."""
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         return make.mutable(self, value)
 
-    def empty(self, make: Maker, value: Any) -> str:
-        """Source that makes the empty object."""
-        return f"{make.names.bind(type(value))}()"
+    def empty(self, make: Maker, value: Any) -> Term:
+        """The term that makes the empty object."""
+        return ("call", make.names.bind(type(value)))
 
-    def filling(self, make: Maker, name: str, value: Any) -> list[str]:
-        """Statements that fill the empty object `name`."""
+    def filling(self, make: Maker, name: str, value: Any) -> list[Row]:
+        """The statements that fill the empty object `name`."""
         return []
 
 

@@ -24,6 +24,7 @@ from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import is_programs
 from jitcap.base.origin import Bind, Computed, Fixed, Origin, Variable
+from jitcap.base.terms import Term, python, text
 from jitcap.base.walks import reach
 from jitcap.capture import numbers
 from jitcap.capture.control.state import mark_of, parts_of
@@ -67,16 +68,17 @@ class Kept(Origin):
     def parents(self) -> tuple[Origin, ...]:
         return (self.fn, *self.args)
 
-    def _given(self, shown: list[str]) -> str:
-        count = len(shown) - len(self.names)
-        named = [f"{k}={v}" for k, v in zip(self.names, shown[count:], strict=True)]
-        return ", ".join([*shown[:count], *named])
+    def _call(self, fn: Term, *args: Term) -> Term:
+        count = len(args) - len(self.names)
+        named = zip(self.names, args[count:], strict=True)
+        return ("call", fn, *args[:count], *(("keyword", text(k), v) for k, v in named))
 
-    def expr(self, var: Variable, bind: Bind) -> str:
-        return f"{bind(kept)}({var(self.fn)}, {self._given([var(a) for a in self.args])})"
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return self._call(bind(kept), var(self.fn), *map(var, self.args))
 
     def show(self) -> str:
-        return f"{self.fn.show()}({self._given([a.show() for a in self.args])})"
+        fn, *args = (("shown", place.show()) for place in self.parents())
+        return python(self._call(fn, *args))
 
 
 @of(functools._lru_cache_wrapper)
@@ -201,8 +203,8 @@ def _given(s: Session, fn: Any, value: Any) -> tuple[Any, Origin]:
         raise Break("data dependent", f"{fn.__qualname__}() of a size that varies")
     if type(value) in (tuple, Size):  # equal ones are one key
         given = [_given(s, fn, v) for v in value]
-        template = f"({'{}, ' * len(given)})"
-        return tuple(v for v, _ in given), Computed(tuple(o for _, o in given), template)
+        form = ("tuple", *(f"${i}" for i in range(len(given))))
+        return tuple(v for v, _ in given), Computed(tuple(o for _, o in given), form)
     shadow = s.outside.shadow(value)
     if shadow is None or not hashes_identity(value):
         raise Break("unknown call", f"{fn.__qualname__}() of a {type(value).__qualname__}")

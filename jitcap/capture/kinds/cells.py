@@ -8,6 +8,7 @@ from typing import Any
 
 from jitcap.base.breaks import Break
 from jitcap.base.origin import CellOf, Contents, FixedPart, Origin
+from jitcap.base.terms import Row, attribute, text
 from jitcap.capture.kinds.base import MISSING, UNLOADED, MutableKind, Session, of
 from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.outside import Shadow
@@ -29,7 +30,7 @@ class CellShadow(Shadow):
             return
         if is_empty(self.real):
             self.base = MISSING
-            s.guard_that("{1}({0})", self.origin, is_empty)
+            s.guard_that(("call", "$1", "$0"), self.origin, is_empty)
             return
         self.base = s.outside.load(self.real.cell_contents, Contents(self.origin))
         self.twin.cell_contents = self.base
@@ -50,7 +51,7 @@ class CellShadow(Shadow):
 
     def replay(self, make: Maker) -> list[Effect]:
         value = make.expr(self.twin.cell_contents)
-        return [self.write(make, ATTRIBUTE, "cell_contents", value)]
+        return [self.write(make, ATTRIBUTE, text("cell_contents"), value)]
 
     def counters(self) -> set[str]:
         same = type(self.base) is int and self.changed() and type(self.twin.cell_contents) is int
@@ -78,7 +79,7 @@ def closure_cell(s: Session, fn: FunctionType, index: int) -> CellType:
         return real
     name = fn.__code__.co_freevars[index]
     owner = outside.origin_of(fn)
-    origin: Origin = FixedPart(real, name, fn, f"__closure__[{index}]")
+    origin: Origin = FixedPart(real, name, fn, index)
     if owner is not None and not outside.is_fixed(fn):
         origin = CellOf(owner, index, name)
     known = outside.by_real.get(id(real))
@@ -95,9 +96,9 @@ def closure_cell(s: Session, fn: FunctionType, index: int) -> CellType:
 class CellKind(NativeKind, MutableKind):
     """A cell: a variable that functions share, or that is itself a value."""
 
-    def filling(self, make: Maker, name: str, value: CellType) -> list[str]:
+    def filling(self, make: Maker, name: str, value: CellType) -> list[Row]:
         try:
-            return [f"{name}.cell_contents = {make.expr(value.cell_contents)}"]
+            return [("set", attribute(name, "cell_contents"), make.expr(value.cell_contents))]
         except ValueError:  # it is empty
             return []
 

@@ -27,6 +27,7 @@ from jitcap.base.call_policy import (
     is_slot,
 )
 from jitcap.base.origin import Attribute, Computed, Fixed, Item, MembersOf
+from jitcap.base.terms import method
 from jitcap.capture.kinds.base import (
     HANDLERS,
     MISSING,
@@ -394,7 +395,7 @@ class ClassKind(StaticKind):
         if fn.__name__ == "__call__":
             return construct(s, owner, args, kwargs)
         if fn.__name__ == "__subclasses__" and id(owner) not in s.made:
-            place = Computed((), "{}.__subclasses__({})", (type, owner))
+            place = Computed((), method("$0", "__subclasses__", "$1"), (type, owner))
             return s.outside.load(fn(), place)
         if not of_object(fn) and (fn.__name__, len(args)) == ("__setattr__", 2):
             return self._put(s, owner, *args)

@@ -30,6 +30,7 @@ from jitcap.base.breaks import Break
 from jitcap.base.call_policy import is_python_class, shown
 from jitcap.base.equality import comparable
 from jitcap.base.origin import Attribute, Origin
+from jitcap.base.terms import Row, Term, attribute, method
 from jitcap.capture.interpret import Null
 from jitcap.capture.kinds.base import (
     HANDLERS,
@@ -280,7 +281,7 @@ class ConstantKind(NativeKind):
             return OPAQUE.load(s, real, origin)
         return s.outside.constant(real, origin)
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         return make.names.bind(value)
 
     def settle(self, s: Session, value: Any, depth: int) -> None:
@@ -291,8 +292,8 @@ class ConstantKind(NativeKind):
 class MadeKind(ConstantKind):
     """A value that is told apart by its parts, but is another object each time it is made."""
 
-    def rebuild(self, make: Maker, value: Any) -> str:
-        return make.let(f"{make.names.bind(_again)}({make.names.bind(value)})")
+    def rebuild(self, make: Maker, value: Any) -> Term:
+        return make.let(("call", make.names.bind(_again), make.names.bind(value)))
 
 
 def _again(value: Any) -> Any:
@@ -311,8 +312,8 @@ class SliceKind(NativeKind):
         same = all(a is b for a, b in zip(parts, given.values(), strict=True))
         return s.outside.register(Shadow(real, origin, real if same else slice(*parts)))
 
-    def rebuild(self, make: Maker, value: slice) -> str:
-        return f"slice({make.all((value.start, value.stop, value.step))})"
+    def rebuild(self, make: Maker, value: slice) -> Term:
+        return ("slice", *make.all((value.start, value.stop, value.step)))
 
 
 @of(type(None), bool, type(Ellipsis), type(NotImplemented))
@@ -357,7 +358,7 @@ class StaticKind(FixedKind):
     """A part of a program that never changes: its code, descriptors, classes, modules; what a
     library compares by identity."""
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         return make.names.bind(value)
 
 
@@ -365,11 +366,10 @@ class StaticKind(FixedKind):
 class AliasKind(StaticKind):
     """`list[int]`, which may name any object."""
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         if make.is_fixed(value) or value.__unpacked__:
             return super().rebuild(make, value)
-        new, given = make.names.bind(types.GenericAlias), (value.__origin__, value.__args__)
-        return make.let(f"{new}({make.all(given)})")
+        return make.call(types.GenericAlias, value.__origin__, value.__args__)
 
 
 @of(typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple)
@@ -381,7 +381,7 @@ class TypeVariableKind(StaticKind):
             self.refuse(obj, f".{name}")
         return getattr(obj, name)
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         return (
             super().rebuild(make, value)
             if make.is_fixed(value)
@@ -444,13 +444,13 @@ class ForeignKind(NativeKind):
         known = callable(real) and hashes_identity(real) and real in HANDLERS
         return s.outside.fix(real, origin) if known else OPAQUE.load(s, real, origin)
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         if type(value) is bytearray:
-            return make.let(f"{make.names.bind(bytearray)}({bytes(value)!r})")
+            return make.call(bytearray, bytes(value))
         if isinstance(value, re.Match):
             return make.names.bind(value)
         if type(value) in VIEWS:
-            return make.let(f"{make.expr(viewed(value))}.{view_name(type(value))}()")
+            return make.let(method(make.expr(viewed(value)), view_name(type(value))))
         return super().rebuild(make, value)
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -472,7 +472,7 @@ class FrameKind(Kind):
     def truth(self, s: Session, obj: Any) -> bool:
         return True
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         self.refuse(value, "use")
 
 
@@ -504,24 +504,24 @@ class ExceptionKind(NativeKind, MutableKind):
     def settle(self, s: Session, value: Any, depth: int) -> None:
         self.see(s, value, "use")
 
-    def empty(self, make: Maker, value: BaseException) -> str:
+    def empty(self, make: Maker, value: BaseException) -> Term:
         given = make.expr(value.args)
-        return f"{make.names.bind(_exception)}({make.expr(type(value))}, {given})"
+        return ("call", make.names.bind(_exception), make.expr(type(value)), given)
 
-    def filling(self, make: Maker, name: str, value: BaseException) -> list[str]:
+    def filling(self, make: Maker, name: str, value: BaseException) -> list[Row]:
         if value.__traceback__ is not None and not make.reporting:
             what = f"the traceback of a {type(value).__qualname__}, which was raised, is kept"
             raise Break("frames", what)
-        lines = []
+        rows: list[Row] = []
         plain = _exception(type(value), value.args)  # which lacks what only this one was given
         held = ("__cause__", "__context__", "__suppress_context__", *_fields(type(value)))
         for field in held:
             if getattr(value, field, None) is not getattr(plain, field, None):
-                lines.append(f"{name}.{field} = {make.expr(getattr(value, field))}")
+                rows.append(("set", attribute(name, field), make.expr(getattr(value, field))))
         fields = {k: v for k, v in value.__dict__.items() if not k.startswith("__jitcap")}
         if fields:
-            lines.append(f"{name}.__dict__.update({make.expr(fields)})")
-        return lines
+            rows.append(("do", method(attribute(name, "__dict__"), "update", make.expr(fields))))
+        return rows
 
     def see(self, s: Session, value: Any, what: str) -> None:
         if s.outside.shadow(value) is not None:

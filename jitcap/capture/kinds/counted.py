@@ -23,6 +23,7 @@ from eager.ops.view import movedim, norm_dim
 from eager.sizes.aval import same
 from eager.sizes.symint import SymInt, hint, known_eq, known_lt, of_data
 from jitcap.base.breaks import Again
+from jitcap.base.terms import Term, method
 from jitcap.capture.kinds.base import (
     HANDLERS,
     KINDS,
@@ -231,9 +232,9 @@ class SizedRangeKind(NativeKind):
     def iter(self, s: Session, obj: Any) -> Any:
         return SizedIterator(obj)
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         """Of the numbers of each call: data may decide them, which nobody knows here."""
-        return make.let(f"{make.names.bind(range)}({make.all(value.args)})")
+        return make.call(range, *value.args)
 
 
 @of(SizedIterator)
@@ -249,15 +250,14 @@ class SizedIteratorKind(NativeKind):
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         return getattr(obj if name in ("__iter__", "__next__") else obj.fix(), name)
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         rows = value.rows
         whole = value.numbers if rows is None else rows
         known = rows is not None and (not of_data(value.numbers.length) or rows.requires_grad)
         if value.fixed is None and not known:  # the history of rows is that of here
-            new = make.names.bind(reversed if value.backwards else iter)
-            name = make.let(f"{new}({make.expr(whole)})")
+            name = make.call(reversed if value.backwards else iter, whole)
             if value.used:
-                make.lines.append(f"{name}.__setstate__({value.used})")
+                make.rows.append(("do", method(name, "__setstate__", value.used)))
             return name
         real = value.fix()
         return kind_of(real).rebuild(make, real)
@@ -318,7 +318,7 @@ class UnboundKind(NativeKind):
     def iter(self, s: Session, obj: Any) -> Any:
         return sized_iterator(s, obj) or iter(obj.real())
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         return KINDS[tuple].rebuild(make, value.real())
 
 

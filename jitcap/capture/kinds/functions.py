@@ -38,6 +38,7 @@ from jitcap.base.call_policy import (
     is_python_class,
 )
 from jitcap.base.origin import GLOBALS, Attribute, Contents, Fixed, Item, Origin
+from jitcap.base.terms import Term, attribute, method, text
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, Session, kind_of, of
 from jitcap.capture.kinds.cells import closure_cell
 from jitcap.capture.kinds.constants import (
@@ -98,21 +99,23 @@ class FunctionKind(NativeKind):
     def to_native(self, s: Session, value: Any) -> Any:
         return value if is_native(value) else s.reentry(value)
 
-    def rebuild(self, make: Maker, value: FunctionType) -> str:
+    def rebuild(self, make: Maker, value: FunctionType) -> Term:
         if not make.is_made(value) or make.is_fixed(value) or _importable(value):
             return make.names.bind(value)  # it was there: what a class holds is that very object
         code, scope = make.names.bind(value.__code__), make.names.bind(value.__globals__)
-        cells = f"({make.all(value.__closure__)},)" if value.__closure__ else "None"
+        cells = ("tuple", *make.all(value.__closure__)) if value.__closure__ else "None"
         new, defaults = make.names.bind(FunctionType), make.expr(value.__defaults__)
-        name = make.let(f"{new}({code}, {scope}, {value.__name__!r}, {defaults}, {cells})")
+        name = make.let(("call", new, code, scope, text(value.__name__), defaults, cells))
         for field in ("__qualname__", "__doc__", "__module__"):
-            make.lines.append(f"{name}.{field} = {getattr(value, field)!r}")
+            held = getattr(value, field)
+            make.put(name, field, "None" if held is None else text(held))
         for field in ("__kwdefaults__", "__annotations__", "__type_params__"):
             held = getattr(value, field, ())
             if held not in (None, ()):  # an empty dictionary may be that of another function
-                make.lines.append(f"{name}.{field} = {make.expr(held)}")
+                make.put(name, field, make.expr(held))
         if value.__dict__:
-            make.lines.append(f"{name}.__dict__.update({make.expr(dict(value.__dict__))})")
+            fields = make.expr(dict(value.__dict__))
+            make.rows.append(("do", method(attribute(name, "__dict__"), "update", fields)))
         return name
 
     def getattr(self, s: Session, obj: FunctionType, name: str) -> Any:
@@ -233,11 +236,10 @@ class MethodKind(NativeKind):
     def getattr(self, s: Session, obj: MethodType, name: str) -> Any:
         return getattr(obj, name) if name in _OF_METHODS else s.getattr(obj.__func__, name)
 
-    def rebuild(self, make: Maker, value: MethodType) -> str:
+    def rebuild(self, make: Maker, value: MethodType) -> Term:
         if isinstance(value.__self__, SymNumber):  # which stands for an int, with other methods
             raise Break("effect", "a method of a run-time number is returned or stored")
-        new = make.names.bind(MethodType)
-        return make.let(f"{new}({make.expr(value.__func__)}, {make.expr(value.__self__)})")
+        return make.call(MethodType, value.__func__, value.__self__)
 
     def call(self, s: Session, fn: MethodType, args: Args, kwargs: Kwargs) -> Any:
         return s.call(fn.__func__, (fn.__self__, *args), kwargs)
@@ -289,16 +291,16 @@ class BuiltinKind(FixedKind):
             return call(fn, args, kwargs)
         raise Break("unknown call", f"{module}.{fn.__qualname__}() is not known")
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         owner = getattr(value, "__self__", None)
         if owner is None or isinstance(owner, type | ModuleType):
             return make.names.bind(value)
         if not is_python_class(type(owner)):
-            return make.let(f"{make.let(make.expr(owner))}.{value.__name__}")
+            return make.let(attribute(make.let(make.expr(owner)), value.__name__))
         if type(owner) in GENERATORS and not make.is_outside(owner):
             return make.names.bind(value)  # of a module's own: `random.random`
-        method = make.names.bind(base_method(owner, value))  # whatever overrides it
-        return make.let(f"{method}.__get__({make.expr(owner)})")
+        base = make.names.bind(base_method(owner, value))  # whatever overrides it
+        return make.let(method(base, "__get__", make.expr(owner)))
 
 
 def base_method(owner: Any, bound: Any) -> Any:
@@ -365,11 +367,10 @@ class PropertyKind(StaticKind):
         found = s.native(fn, args, kwargs, stores=True)
         return s.made_inside(found) if type(found) is property else found
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         if not make.is_made(value):
             return super().rebuild(make, value)
-        parts = value.fget, value.fset, value.fdel, value.__doc__
-        return make.let(f"{make.names.bind(property)}({make.all(parts)})")
+        return make.call(property, value.fget, value.fset, value.fdel, value.__doc__)
 
 
 @of(functools.partial)
@@ -393,10 +394,10 @@ class PartialKind(NativeKind):
         self.settle(s, value, 0)
         return s.reentry(value)
 
-    def rebuild(self, make: Maker, value: functools.partial[Any]) -> str:
-        keywords = "".join(f", {k}={make.expr(v)}" for k, v in value.keywords.items())
-        new = make.names.bind(functools.partial)
-        return make.let(f"{new}({make.all((value.func, *value.args))}{keywords})")
+    def rebuild(self, make: Maker, value: functools.partial[Any]) -> Term:
+        given = make.all((value.func, *value.args))
+        named = [("keyword", text(k), make.expr(v)) for k, v in value.keywords.items()]
+        return make.let(("call", make.names.bind(functools.partial), *given, *named))
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         """The keywords are a dictionary that can be written to."""
@@ -467,11 +468,11 @@ class GetterKind(FixedKind):
             found = tuple(functools.reduce(s.getattr, name.split("."), obj) for name in given)
         return found[0] if len(given) == 1 else found
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         if make.is_fixed(value):
             return super().rebuild(make, value)
         new, given = value.__reduce__()
-        return make.let(f"{make.expr(new)}({make.all(given)})")
+        return make.let(("call", make.expr(new), *make.all(given)))
 
 
 class HostKind(ObjectKind):
@@ -539,7 +540,7 @@ class EnumKind(ObjectKind):
 
     constant = True
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         return make.names.bind(value)
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 from jitcap.base.breaks import Break
 from jitcap.base.origin import Origin
+from jitcap.base.terms import Term, method, text
 from jitcap.capture.interpret import Generator
 from jitcap.capture.kinds.base import Args, Kwargs, Session, kind_of, of
 from jitcap.capture.kinds.constants import OPAQUE, NativeKind
@@ -36,7 +37,7 @@ class IteratorKind(NativeKind):
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         return OPAQUE.load(s, real, origin)
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         """In its present state."""
         if not isinstance(value, _RESUMABLE):
             return super().rebuild(make, value)
@@ -46,9 +47,9 @@ class IteratorKind(NativeKind):
             if shadow is None or not shadow.changed():  # else it gets its keys later
                 return _of_entries(make, value, table)
         new, args, *state = value.__reduce__()
-        name = make.let(f"{make.names.bind(new)}({make.all(args)})")
+        name = make.call(new, *args)
         if state and state[0] is not None:
-            make.lines.append(f"{name}.__setstate__({make.expr(state[0])})")
+            make.rows.append(("do", method(name, "__setstate__", make.expr(state[0]))))
         return name
 
 
@@ -65,13 +66,13 @@ _ENTRIES: Final[dict[type, Callable[[Any], Any]]] = {
 def _of_entries(make: Maker, value: Any, table: dict[Any, Any] | None) -> str:
     """It stays that of its dictionary, which may get other keys: then the next step raises."""
     if table is None:
-        return make.let("iter(())")
+        return make.call(iter, ())
     try:
         left = len(value.__reduce__()[1][0])
     except RuntimeError as error:
         raise Break("iteration", f"the iterator of a dictionary goes on: {error}") from error
     new, went_on = make.names.bind(_ENTRIES[type(value)]), make.names.bind(_went_on)
-    return make.let(f"{went_on}({new}({make.expr(table)}), {len(table) - left})")
+    return make.let(("call", went_on, ("call", new, make.expr(table)), len(table) - left))
 
 
 def _went_on(iterator: Any, steps: int) -> Any:
@@ -96,7 +97,7 @@ class GeneratorKind(NativeKind):
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
         setattr(_A_GENERATOR, name, value)  # has no such attribute, or none that can be set
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         """One that has not begun is what its function gives."""
         if value.started or value.frame is None or type(value.frame.function) is not FunctionType:
             raise Break("generator", "a generator that has begun inside is returned or stored")
@@ -104,13 +105,13 @@ class GeneratorKind(NativeKind):
         first = code.co_argcount
         named = code.co_varnames[first : first + code.co_kwonlyargcount]
         collected = iter(code.co_varnames[first + len(named) :])
-        given = [make.expr(fast[name]) for name in code.co_varnames[:first]]
+        given = make.all(fast[name] for name in code.co_varnames[:first])
         if code.co_flags & CO_VARARGS:
-            given.append(f"*{make.expr(fast[next(collected)])}")
-        given += [f"{name}={make.expr(fast[name])}" for name in named]
+            given.append(("star", make.expr(fast[next(collected)])))
+        given += [("keyword", text(name), make.expr(fast[name])) for name in named]
         if code.co_flags & CO_VARKEYWORDS:
-            given.append(f"**{make.expr(fast[next(collected)])}")
-        return make.let(f"{make.expr(value.frame.function)}({', '.join(given)})")
+            given.append(("stars", make.expr(fast[next(collected)])))
+        return make.let(("call", make.expr(value.frame.function), *given))
 
     def iter(self, s: Session, obj: Any) -> Any:
         return obj

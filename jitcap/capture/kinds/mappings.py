@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import itertools
 import operator
 from collections.abc import Iterable
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 from jitcap.base.breaks import Break
 from jitcap.base.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
+from jitcap.base.terms import Row, Term
 from jitcap.capture.kinds.base import (
     MISSING,
     UNLOADED,
@@ -23,7 +25,7 @@ from jitcap.capture.kinds.numbered import MANY, Numbered, find, may_stand
 from jitcap.capture.kinds.refusing import refuse_identity
 from jitcap.capture.kinds.sequences import MeasuredKind
 from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import DROP, ITEM, PUT, Effect, Maker
+from jitcap.capture.replay import APPLY, CLEAR, DROP, ITEM, PUT, Effect, Maker
 from jitcap.guards.guard import Absent, AbsentBy, KeysAre, Length, TypeIs
 
 # Methods that look at one key only.
@@ -252,13 +254,12 @@ class DictShadow(Shadow):
         asks `__setitem__`."""
         kind = self.kind
         pairs = [(make.expr(k), make.expr(v)) for k, v in kind.items(self.twin)]
-        clear = write("{f}({t})", fn=make.names.bind(kind.clear))
+        clear = write(CLEAR, fn=make.names.bind(kind.clear))
         if type(self.real) is not kind:
             put = make.names.bind(kind.__setitem__)
             return [clear, *(write(PUT, key, value, put) for key, value in pairs)]
-        text = ", ".join(f"{key}: {value}" for key, value in pairs)
-        update = make.names.bind(kind.update)
-        return [clear, write("{f}({t}, {v})", fn=update, value=f"{{{text}}}")]
+        held = ("dict", *itertools.chain(*pairs))
+        return [clear, write(APPLY, fn=make.names.bind(kind.update), value=held)]
 
     def shows(self, key: Any, other: DictShadow) -> bool:
         """True if `other`, of an object of another class, would show the write of `key` if it were
@@ -310,17 +311,18 @@ def _known(s: Session, mapping: Any, key: Any, *, drops: bool = False) -> Any:
 class DictKind(MeasuredKind):
     """`dict`, `OrderedDict`, `defaultdict`, and what subclasses of them inherit."""
 
-    def empty(self, make: Maker, value: Any) -> str:
-        factory = ""
+    def empty(self, make: Maker, value: Any) -> Term:
+        factory = []
         if isinstance(value, collections.defaultdict):
-            factory = make.expr(value.default_factory)
-        return f"{make.names.bind(type(value))}({factory})"
+            factory = [make.expr(value.default_factory)]
+        return ("call", make.names.bind(type(value)), *factory)
 
-    def filling(self, make: Maker, name: str, value: Any) -> list[str]:
+    def filling(self, make: Maker, name: str, value: Any) -> list[Row]:
         ordered = isinstance(value, collections.OrderedDict)
         kind: Any = collections.OrderedDict if ordered else dict
         put = make.names.bind(kind.__setitem__)
-        return [f"{put}({name}, {make.expr(k)}, {make.expr(v)})" for k, v in kind.items(value)]
+        pairs = [make.all(pair) for pair in kind.items(value)]
+        return [("do", ("call", put, name, *pair)) for pair in pairs]
 
     def load(self, s: Session, real: dict[Any, Any], origin: Origin) -> Any:
         s.guard(TypeIs, origin, type(real))

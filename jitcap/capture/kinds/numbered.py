@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from eager.core.sym import SymNumber
 from jitcap.base.origin import Origin
+from jitcap.base.terms import Term
 from jitcap.capture.kinds.base import Kind, Session, of
 from jitcap.capture.numbers import Outside
 from jitcap.capture.replay import Maker
@@ -62,5 +63,5 @@ def find(s: Session, key: Any, others: Iterable[Any]) -> Any:
 class NumberedKind(Kind):
     """It is seen where a write is replayed."""
 
-    def rebuild(self, make: Maker, value: Numbered) -> str:
+    def rebuild(self, make: Maker, value: Numbered) -> Term:
         return make.expr(value.number)

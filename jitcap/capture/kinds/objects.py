@@ -20,6 +20,7 @@ from jitcap.base.breaks import Break
 from jitcap.base.call_policy import is_native, is_native_class, is_python_class, is_slot, shown
 from jitcap.base.equality import base_of
 from jitcap.base.origin import Attribute, DictOf, Fixed, IsUnset, Origin, Slot, is_unset
+from jitcap.base.terms import Row, Term, attribute, method, text
 from jitcap.capture.kinds.base import (
     HANDLERS,
     MISSING,
@@ -126,7 +127,7 @@ class ObjectShadow(Shadow):
         effects = []
         put, drop = make.names.bind(object.__setattr__), make.names.bind(object.__delattr__)
         for slot, value in self.written_slots():
-            write = partial(self.write, make, key=repr(slot), name=slot, at=slot)
+            write = partial(self.write, make, key=text(slot), name=slot, at=slot)
             if value is MISSING:
                 effects.append(write(DROP, fn=drop, model=DROP_ITEM))
             else:
@@ -379,43 +380,45 @@ class ObjectKind(MutableKind):
             return s.reentry(value)
         return super().to_native(s, value)
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         if isinstance(value, tuple):
             name = self.base.rebuild(make, value)
-            make.lines += self._own(make, name, value)
+            make.rows += self._own(make, name, value)
             return name
         return make.mutable(self, value)
 
-    def empty(self, make: Maker, value: Any) -> str:
+    def empty(self, make: Maker, value: Any) -> Term:
         cls = type(value)
         if isinstance(value, BaseException) and isinstance(self.base, MutableKind):
             return self.base.empty(make, value)
         base: Any = next(b for b in cls.__mro__ if not is_python_class(b) or b is SimpleNamespace)
-        new = f"{make.names.bind(base)}.__new__({make.names.bind(cls)}"
+        made = make.names.bind(base), make.names.bind(cls)
         if base in _VALUES:
             # What it is, whatever its own `__str__` or `__int__` says.
-            return f"{new}, {make.names.bind(base(*base.__getnewargs__(value)))})"
+            return ("new", *made, make.names.bind(base(*base.__getnewargs__(value))))
         if base is collections.deque:
-            return f"{make.names.bind(_empty_deque)}({make.names.bind(cls)}, {value.maxlen})"
-        return f"{new})" if base in _BASES else Kind.rebuild(self, make, value)
+            limit = "None" if value.maxlen is None else value.maxlen
+            return ("call", make.names.bind(_empty_deque), make.names.bind(cls), limit)
+        return ("new", *made) if base in _BASES else Kind.rebuild(self, make, value)
 
-    def filling(self, make: Maker, name: str, value: Any) -> list[str]:
-        lines = self.base.filling(make, name, value) if isinstance(self.base, MutableKind) else []
-        return lines + self._own(make, name, value)
+    def filling(self, make: Maker, name: str, value: Any) -> list[Row]:
+        rows = self.base.filling(make, name, value) if isinstance(self.base, MutableKind) else []
+        return rows + self._own(make, name, value)
 
-    def _own(self, make: Maker, name: str, value: Any) -> list[str]:
+    def _own(self, make: Maker, name: str, value: Any) -> list[Row]:
         """The attributes and the slots of an instance, whatever its base."""
-        lines = []
+        rows: list[Row] = []
         fields = getattr(value, "__dict__", {})
         if fields and not isinstance(value, BaseException):  # which has told them
-            pairs = (f"{k!r}: {make.expr(v)}" for k, v in fields.items())
-            lines.append(f"{name}.__dict__.update({{{', '.join(pairs)}}})")
+            pairs = [part for k, v in fields.items() for part in (text(k), make.expr(v))]
+            held = ("dict", *pairs)
+            rows.append(("do", method(attribute(name, "__dict__"), "update", held)))
         put = make.names.bind(object.__setattr__)
         for slot, descriptor in slots_of(type(value)):
             with suppress(AttributeError):
                 held = descriptor.__get__(value, type(value))
-                lines.append(f"{put}({name}, {slot!r}, {make.expr(held)})")
-        return lines
+                rows.append(("do", ("call", put, name, text(slot), make.expr(held))))
+        return rows
 
     # the program
 

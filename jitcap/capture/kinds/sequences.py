@@ -14,7 +14,8 @@ from eager.core.sym import SymNumber
 from eager.device import Size
 from jitcap.base.breaks import Break
 from jitcap.base.equality import comparable
-from jitcap.base.origin import Attribute, Computed, Item, ItemBy, Origin
+from jitcap.base.origin import Attribute, Computed, Item, ItemBy, Origin, result_of
+from jitcap.base.terms import Row, Term, method, text
 from jitcap.capture.kinds.base import (
     DEPTH,
     UNLOADED,
@@ -30,7 +31,7 @@ from jitcap.capture.kinds.constants import NativeKind
 from jitcap.capture.kinds.numbered import MANY, Numbered, find, may_stand
 from jitcap.capture.kinds.refusing import refuse_identity
 from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import EXTEND, ITEM, PUT, Effect, Maker
+from jitcap.capture.replay import APPLY, CLEAR, EXTEND, ITEM, PUT, Effect, Maker
 from jitcap.capture.sizes import counted, growing
 from jitcap.guards.guard import Equals, Length, TypeIs
 
@@ -110,15 +111,16 @@ class TupleKind(SequenceKind):
             twin = tuple(items) if cls is tuple else tuple.__new__(cls, items)
         return s.outside.register(Shadow(real, origin, twin))
 
-    def rebuild(self, make: Maker, value: tuple[Any, ...]) -> str:
+    def rebuild(self, make: Maker, value: tuple[Any, ...]) -> Term:
         cls, parts = type(value), tuple.__getitem__(value, slice(None))
         plain = all(type(v) in (int, str, bool, type(None)) for v in parts)
         if plain and not hasattr(value, "__dict__"):
             return make.names.bind(value)
-        text = f"({make.all(parts)},)" if parts else "()"
+        whole = ("tuple", *make.all(parts))
         if cls is tuple:
-            return make.let(text)
-        return make.let(f"{make.names.bind(tuple.__new__)}({make.names.bind(cls)}, {text})")
+            return make.let(whole)
+        new, kind = make.names.bind(tuple.__new__), make.names.bind(cls)
+        return make.let(("call", new, kind, whole))
 
 
 class ListShadow(Shadow):
@@ -233,9 +235,9 @@ class ListShadow(Shadow):
             self.measure(s)
             return self.count()
         if self.length is None:
-            place = Computed((self.origin,), "len({})")
+            place = Computed((self.origin,), ("len", "$0"))
             if self.has_ways:
-                place = Computed((self.origin,), "{1}({0})", (self.kind.__len__,))
+                place = result_of(self.kind.__len__, self.origin)
             self.length = s.number_input(len(self.base), place)
         added = self.count() - len(self.base)
         return self.length + added if added else self.length
@@ -305,9 +307,8 @@ class ListShadow(Shadow):
         write = partial(self.write, make)
 
         def extend(values: list[Any]) -> Effect:
-            form = EXTEND if plain else "{f}({t}, {v})"
-            method = bind(self.kind.extend)
-            return write(form, value=f"[{make.all(values)}]", fn=method, model=EXTEND)
+            form, value = EXTEND if plain else APPLY, ("list", *make.all(values))
+            return write(form, value=value, fn=bind(self.kind.extend), model=EXTEND)
 
         if self.kind is list:
             put, whole = bind(list.__setitem__), bind(slice(None))
@@ -323,12 +324,13 @@ class ListShadow(Shadow):
                 ]
                 more = items[len(base) :]
                 return puts + ([extend(more)] if more else [])
-            form, model = "{f}({t}, {k}, {v})", "{t}[:] = {v}"
-            return [write(form if not plain else model, whole, f"[{make.all(items)}]", put, model)]
+            form, model = PUT, ("set", ("after", "t", 0), "v")
+            value = ("list", *make.all(items))
+            return [write(form if not plain else model, whole, value, put, model)]
         if not (self.whole and self.measured):  # nobody looked: it may hold more at another call
             return [extend(self.appended())]
         clear = bind(self.kind.clear)
-        return [write("{f}({t})", fn=clear, model="{t}.clear()"), extend(items)]
+        return [write(CLEAR, fn=clear, model=("do", method("t", "clear"))), extend(items)]
 
     def counters(self) -> set[str]:
         found = {self.length_name} if self.grows() else set()
@@ -342,15 +344,17 @@ class ListShadow(Shadow):
 class ListKind(SequenceKind, MeasuredKind):
     """A list, or a deque."""
 
-    def empty(self, make: Maker, value: Any) -> str:
-        limit = f"maxlen={value.maxlen}" if isinstance(value, collections.deque) else ""
-        return f"{make.names.bind(type(value))}({limit})"
+    def empty(self, make: Maker, value: Any) -> Term:
+        limit = []
+        if isinstance(value, collections.deque):
+            limit = [("keyword", text("maxlen"), make.expr(value.maxlen))]
+        return ("call", make.names.bind(type(value)), *limit)
 
-    def filling(self, make: Maker, name: str, value: Any) -> list[str]:
+    def filling(self, make: Maker, name: str, value: Any) -> list[Row]:
         kind = list if isinstance(value, list) else collections.deque
         extend = make.names.bind(kind.extend)
         parts = list(parts_of(value))  # whatever a subclass overrides
-        return [f"{extend}({name}, [{make.all(parts)}])"] if parts else []
+        return [("do", ("call", extend, name, ("list", *make.all(parts))))] if parts else []
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         s.guard(TypeIs, origin, type(real))
@@ -436,7 +440,7 @@ class SetShadow(Shadow):
             raise Break("opaque object", "the order of a set, which a copy does not have")
         if not self.whole:
             self.whole = True
-            place = Computed((self.origin,), "{1}({0})", (tuple,))
+            place = result_of(tuple, self.origin)
             s.guard(Equals, place, self.order)
 
     def mark(self) -> tuple[Any, ...]:
@@ -461,8 +465,12 @@ class SetShadow(Shadow):
             return again
 
         new = _as_added(make.session, new, self.twin, before)
-        effects = [write("{t}.difference_update({v})", value=f"[{make.all(gone)}]")] if gone else []
-        return effects + ([write("{t}.update({v})", value=f"[{make.all(new)}]")] if new else [])
+        both = (("difference_update", gone), ("update", new))
+        return [
+            write(("do", method("t", name, "v")), value=("list", *make.all(members)))
+            for name, members in both
+            if members
+        ]
 
 
 @of(frozenset)
@@ -477,9 +485,9 @@ class FrozensetKind(ContainerKind):
         self.check(real, origin)
         return s.outside.constant(real, origin)
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         members = make.all(_as_added(make.session, value, value))
-        return make.let(f"frozenset(({members}{',' if value else ''}))")
+        return make.let(("frozenset", ("tuple", *members)))
 
     def settle(self, s: Session, value: Any, depth: int) -> None:
         s.order_seen(value)
@@ -521,12 +529,12 @@ class FrozensetKind(ContainerKind):
 class SetKind(FrozensetKind, MutableKind):
     """A set."""
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         return make.mutable(self, value)
 
-    def filling(self, make: Maker, name: str, value: Any) -> list[str]:
+    def filling(self, make: Maker, name: str, value: Any) -> list[Row]:
         members = make.all(_as_added(make.session, value, value))
-        return [f"{name}.update([{members}])"] if value else []
+        return [("do", method(name, "update", ("list", *members)))] if value else []
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         self.check(real, origin)

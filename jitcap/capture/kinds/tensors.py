@@ -30,7 +30,8 @@ from eager.device.array import DeviceArray
 from eager.sizes.aval import Aval, contiguous_strides
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import is_native_class, shown
-from jitcap.base.origin import Attribute, Computed, DictOf, Item, ItemBy, Origin, Step
+from jitcap.base.origin import Attribute, Computed, DictOf, Item, ItemBy, Origin, result_of
+from jitcap.base.terms import Row, Term, attribute, method, text
 from jitcap.capture.kinds.base import KINDS, MISSING, Args, Kwargs, Session, defines, of
 from jitcap.capture.kinds.classes import bind, class_raw, is_data
 from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
@@ -139,9 +140,9 @@ class TensorShadow(Shadow):
     def replay(self, make: Maker) -> list[Effect]:
         twin, effects = self.twin, []
 
-        def put(name: str, value: str, model: str = "") -> None:
+        def put(name: str, value: Term, model: Row = ()) -> None:
             at = USER_NAMES.get(name, name)
-            effects.append(self.write(make, ATTRIBUTE, name, value, model=model, at=at))
+            effects.append(self.write(make, ATTRIBUTE, text(name), value, model=model, at=at))
 
         if twin._node is not None:
             raise Break("effect", f"{self.origin.show()} gets a history by an in-place operation")
@@ -158,9 +159,9 @@ class TensorShadow(Shadow):
             again = make.expr(wrap(twin._array))
             own = type(twin._array) is Traced and twin._array.storage is self.memory
             if own:  # its views stay views of it
-                put("_array", f"{again}._array")
+                put("_array", attribute(again, "_array"))
             else:
-                put("data", again, "{t}._array = {v}._array")
+                put("data", again, ("set", attribute("t", "_array"), attribute("v", "_array")))
         if twin._requires_grad is not self.requires_grad:
             put("_requires_grad", repr(twin._requires_grad))
         if twin._grad is not UNREAD and twin._grad is not self.grad:
@@ -228,7 +229,7 @@ class TensorKind(NativeKind):
                 setattr(twin, field, {key: s.reentry(hook) for key, hook in hooks.items()})
         return twin
 
-    def rebuild(self, make: Maker, value: Tensor) -> str:
+    def rebuild(self, make: Maker, value: Tensor) -> Term:
         return make.tensor(value)
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
@@ -316,7 +317,7 @@ def load_fields(s: Session, tensor: Any) -> None:
     shadow = s.outside.shadow(tensor)
     if isinstance(shadow, TensorShadow):
         names = own_names(shadow.real)
-        place = Computed((shadow.origin,), "{1}({0})", (own_names,))
+        place = result_of(own_names, shadow.origin)
         s.guard(Equals, place, names)
         for name in names:
             s.getattr(tensor, name)
@@ -379,7 +380,7 @@ def _index(s: Session, key: Any) -> Any:
 class NumberKind(ConstantKind):
     """A number whose value is known only at run time: see `eager.core.sym`."""
 
-    def rebuild(self, make: Maker, value: SymNumber) -> str:
+    def rebuild(self, make: Maker, value: SymNumber) -> Term:
         return make.number(value)
 
     def type_of(self, value: SymNumber) -> type:
@@ -421,7 +422,7 @@ class FloatKind(NativeKind):
         s.guard(TypeIs, origin, type(real))
         return s.number_input(real, origin)
 
-    def rebuild(self, make: Maker, value: float) -> str:
+    def rebuild(self, make: Maker, value: float) -> Term:
         return make.names.bind(value) if type(value) is float else MADE.rebuild(make, value)
 
 
@@ -460,13 +461,10 @@ def _input(array: Any) -> Tensor | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AsTensor(Step):
+class AsTensor(Computed):
     """The tensor that shares an array's memory: another object at every call."""
 
-    reads, shows = "{1}({0})", "from_numpy({o.base})"
-
-    def binds(self) -> tuple[Any, ...]:
-        return (_input,)
+    shows, show = "from_numpy({o.sources[0]})", Origin.show
 
 
 def tensor_of(s: Session, value: Any) -> Any:
@@ -483,7 +481,8 @@ def tensor_of(s: Session, value: Any) -> Any:
         made = _input(shadow.real)
         if made is None:
             return value
-        known = s.arrays[id(value)] = s.outside.load(made, AsTensor(shadow.origin))
+        of = (shadow.origin,), ("call", "$1", "$0"), (_input,)
+        known = s.arrays[id(value)] = s.outside.load(made, AsTensor(*of))
     return wrap(known._array, InferenceStorage()) if mode.inference else known.detach()
 
 
@@ -551,7 +550,7 @@ class MadeArrayKind(NativeKind):
         self.settle(s, owner, 0)
         return s.foreign(owner, fn, args, kwargs)
 
-    def rebuild(self, make: Maker, value: Any) -> str:
+    def rebuild(self, make: Maker, value: Any) -> Term:
         """Another array with the same values at each call, a part of one as a part of that."""
         base = value.base
         while type(base) is np.ndarray and base.base is not None:
@@ -562,11 +561,11 @@ class MadeArrayKind(NativeKind):
         if base is not None:
             start = value.__array_interface__["data"][0] - base.__array_interface__["data"][0]
             where = value.shape, value.dtype.str, start, value.strides
-            return make.let(f"{make.names.bind(_part)}({make.expr(base)}, *{where!r})")
+            return make.call(_part, base, *where)
         if value.size > _LARGEST or not value.flags.c_contiguous:
             return super().rebuild(make, value)
         make.session.tracer.constant_memory.leaves(value)
-        return make.let(f"{make.names.bind(value.copy())}.copy()")
+        return make.let(method(make.names.bind(value.copy()), "copy"))
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         raise Break("numpy", "text of an array, which settings decide")

@@ -29,6 +29,7 @@ from eager.core.tensor import Tensor, wrap
 from eager.core.traced import Traced, UnknownValue, fresh
 from eager.ops.conversion import to
 from jitcap.base.breaks import Break
+from jitcap.base.terms import Term
 from jitcap.capture import numbers
 from jitcap.capture.kinds.base import (
     DEPTH,
@@ -235,15 +236,17 @@ class DeferredKind(Kind):
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return promise(s, fn, args, kwargs)
 
-    def rebuild(self, make: Maker, value: Deferred) -> str:
+    def rebuild(self, make: Maker, value: Deferred) -> Term:
         fn = make.expr(value.fn)
-        given = [make.expr(v) for v in value.args]
+        given = make.all(value.args)
         for name, part in value.kwargs.items():
             plain = name.isidentifier() and not iskeyword(name)
-            given.append(
-                f"{name}={make.expr(part)}" if plain else f"**{{{name!r}: {make.expr(part)}}}"
+            held = make.expr(part)
+            named = (
+                ("keyword", f"'{name}", held) if plain else ("stars", ("dict", f"'{name}", held))
             )
-        return make.let(f"{fn}({', '.join(given)})")
+            given.append(named)
+        return make.let(("call", fn, *given))
 
     def refuse(self, obj: Any, what: str) -> NoReturn:
         made = f"what {obj.show()} makes of run-time values"
@@ -353,7 +356,7 @@ _PLACE: Final = re.compile(r" at 0x([0-9a-fA-F]+)")
 def _guard_digits(s: Session) -> None:
     """Guards the setting of how many digits of an int Python writes."""
     limit = sys.get_int_max_str_digits
-    s.guard_that(f"{{}}() == {limit()}", limit)
+    s.guard_that(("==", ("call", "$0"), limit()), limit)
 
 
 def snapshot(value: Any) -> Any:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from eager.core.tensor import Tensor
 from eager.ops.updates import is_written
 from jitcap.base.breaks import Break
+from jitcap.base.terms import attribute
 from jitcap.capture.kinds.base import Session, handles
 from jitcap.capture.kinds.tensors import TensorShadow
 
@@ -21,7 +22,7 @@ def _is_written(s: Session, state: Tensor) -> bool:
     answer = False
     if isinstance(shadow, TensorShadow):
         answer = is_written(shadow.real)
-        s.guard_that("{}._storage.version", shadow.origin, answer=answer)
+        s.guard_that(attribute("$0", "_storage", "version"), shadow.origin, answer=answer)
     if unknown and not answer:
         raise Break("data dependent", "whether a tensor was written")
     return answer

@@ -19,7 +19,6 @@ from jitcap.capture.version import MISS, Options
 from jitcap.guards import class_guard
 from jitcap.store import versions
 from jitcap.store.fingerprint import fingerprint
-from jitcap.store.parse_entry import rows_of
 
 pytestmark = pytest.mark.once
 
@@ -186,18 +185,16 @@ class Kept:
         return next(row[2][1] for row in self.start["body"] if row[2][:1] == ["call"])
 
     def with_guard(self, row):
-        """The entry, with one more guard, after the others: a row, or the text of one."""
-        rows = rows_of([row], {}, set()) if type(row) is str else [row]
-        return {**self.start, "guards": [*self.start["guards"], *rows]}
+        """The entry, with one more guard, after the others."""
+        return {**self.start, "guards": [*self.start["guards"], row]}
 
-    def asking(self, text, constant):
+    def asking(self, term, constant):
         """The entry, with one more constant, about which a guard asks."""
-        start = self.with_guard(f"v999 = {text}")
-        return {**start, "constants": {**start["constants"], "C999": constant}}
+        constants = {**self.start["constants"], "C999": constant}
+        return {**self.with_guard(["let", "v999", term]), "constants": constants}
 
     def with_body(self, row):
-        rows = rows_of([row], {}, set()) if type(row) is str else [row]
-        return {**self.start, "body": [*rows, *self.start["body"]]}
+        return {**self.start, "body": [row, *self.start["body"]]}
 
 
 def _bytes(data):
@@ -206,8 +203,7 @@ def _bytes(data):
 
 def test_the_entry_itself_is_taken(kept):
     kept.store(kept.start, kept.rest)
-    found = kept.recall()
-    assert found is not None
+    assert kept.recall() is not None
     with config(check=False):
         step_again = jit(step, backend="eager")
         value, (canary, done) = step_again(*kept.args)
@@ -219,12 +215,11 @@ def test_the_entry_itself_is_taken(kept):
 def test_a_harmless_change_is_taken(kept):
     """So that the others are refused for what they say."""
     for start in (
-        kept.with_guard("v999 = args[3]"),
-        kept.with_guard("v999 = len(args)"),
-        kept.with_guard("v999 = v1.__class__"),
-        kept.with_guard("if args is kwargs: return MISS"),
-        kept.with_guard("v999 = (v1, v1)"),
-        kept.with_body("t999 = args[3]"),
+        kept.with_guard(["let", "v999", OBJECT]),
+        kept.with_guard(["let", "v999", ["len", ["list", ["attribute", "v1", "'__class__"]]]]),
+        kept.with_guard(["hold", ["not", ["is", "args", "kwargs"]]]),
+        kept.with_guard(["let", "v999", ["tuple", "v1", "v1", "None", "=0.5"]]),
+        kept.with_body(["let", "t999", OBJECT]),
     ):
         kept.store(start, kept.rest)
         assert kept.recall() is not None
@@ -233,7 +228,7 @@ def test_a_harmless_change_is_taken(kept):
 def test_a_guard_that_is_not_printed(kept):
     """What a call does not evaluate is looked at before it is compiled: then nothing fits."""
     for hidden in (DEEP_TERM, ["call", "C1"], ["eval", "args"], "os", ["check", "args", 1]):
-        kept.store(kept.with_guard(["hold", ["Or", True, hidden]]), kept.rest)
+        kept.store(kept.with_guard(["hold", ["or", "True", hidden]]), kept.rest)
         found = kept.recall()
         assert found is not None
         with kept.watch.watching():
@@ -241,9 +236,10 @@ def test_a_guard_that_is_not_printed(kept):
         assert not RAN
 
 
-DEEP_TERM = ["Not", "args"]
+OBJECT, TABLE, FIRST = ["item", "args", 3], ["item", "args", 2], ["item", "args", 0]
+DEEP_TERM = ["not", "args"]
 for _ in range(300):
-    DEEP_TERM = ["Not", DEEP_TERM]
+    DEEP_TERM = ["not", DEEP_TERM]
 FUNCTIONS = (
     "os.system posix.system os.popen os.remove subprocess.Popen subprocess.run builtins.eval "
     "builtins.exec builtins.compile builtins.open builtins.__import__ builtins.input "
@@ -350,11 +346,12 @@ TERMS = (
     ["isdisjoint", ["listed", "args"], "args"], ["bytes", 1], ["bytes", "'\u20ac"], ["bytes"],
     "K", "R", "MISS", "o", "os", "f0", "a1", "v", "", "v1; import os", "args # x", "C999", "v12345",
     "v\u0663", "args\nimport os", {"a": 1}, [], [[]], ["item"], ["item", "args"], [1, 2], [None],
-    ["item", "args", 0, 0], ["Is", "args"], ["Add", 1, 2, 3], ["Add", "args", 1], ["Add", "'a", "'b"],
-    ["Pow", "args", 2], ["USub", "args"], ["slice", "os"], ["int", "'5"], ["float", "'nan"],
-    ["let", "v998", "args"], ["hold", "args"], ["Not", "os"], ["tuple", "os"], ["set", "args"],
-    ["item", "args", ["list"]], ["id", "args", "args"], ["hasattr", "args"],
-    ["call", ["attribute", ["attribute", ["item", "args", 3], "'__class__"], "'plain"], "args"],
+    ["item", "args", 0, 0], ["is", "args"], ["+", 1, 2, 3], ["+", "args", 1], ["+", "'a", "'b"],
+    ["**", "args", 2], ["u-", "args"], ["-", "args"], ["not", "args", "args"], ["int", "'5"],
+    "=nan", "=x", "=1; x", True, None, 0.5, ["shown", "'os"], ["stars", "args"], ["slice", "os"],
+    ["float", "'nan"], ["let", "v998", "args"], ["hold", "args"], ["not", "os"], ["tuple", "os"],
+    ["set", "args"], ["item", "args", ["list"]], ["id", "args", "args"], ["hasattr", "args"],
+    ["call", ["attribute", ["attribute", OBJECT, "'__class__"], "'plain"], "args"],
 )  # fmt: skip
 
 
@@ -370,10 +367,10 @@ ROWS = (
     ["let", "C999", 1], ["let", "C1", 1], ["let", "'v", 1], ["let", 5, 1], ["let", "", 1],
     ["let", "v", 1], ["let", "v9; import os", 1], ["let", "v\u0663", 1], ["let", ["v1"], 1],
     ["take", "C999", "args"], ["take", "C1", ["item", "args", 3]], ["take", "v999", "args"],
-    ["take", "args", "args"], ["take", "C1"], ["hold"], ["hold", "args", "args"], ["hold", False],
-    ["each", "args", "args"], ["each", "args", 1, True], ["each", 1, "args", True],
-    ["each", ["item", "args", 3], "args", True], ["each", "args", ["item", "args", 3], True],
-    ["each", ["tuple", 1], ["tuple", 1], ["eval", "v"]], ["each", ["tuple", 1], ["tuple", 1], False],
+    ["take", "args", "args"], ["take", "C1"], ["hold"], ["hold", "args", "args"], ["hold", "False"],
+    ["each", "args", "args"], ["each", "args", 1, "True"], ["each", 1, "args", "True"],
+    ["each", ["item", "args", 3], "args", "True"], ["each", "args", ["item", "args", 3], "True"],
+    ["each", ["tuple", 1], ["tuple", 1], ["eval", "v"]], ["each", ["tuple", 1], ["tuple", 1], "False"],
     ["do", "args"], ["return", "args"], ["set", ["attribute", "args", "'x"], 1], ["Assert", "args"],
     ["set", ["item", ["item", "args", 2], "'x"], 1], ["add", "args", 1], ["count", ["list"], 1],
 )  # fmt: skip
@@ -400,11 +397,11 @@ BODY = (
     ["do", ["method", "'update", ["attribute", "args", "'__dict__"], 1]],
     ["do", ["method", "'update", ["call", "args"], 1]], ["do", ["method", "update", "t1", 1]],
     ["do", ["attach", "os"]], ["do", ["attach"]], ["do", ["begin", 1]], ["do", ["begin"]],
-    ["do", ["run"]], ["do", ["run", 1, 2]], ["do", ["call", "C1", ["keyword", "'a b", 1]]],
+    ["do", ["run"]], ["do", ["run", 1, 2, 3]], ["do", ["call", "C1", ["keyword", "'a b", 1]]],
     ["do", ["dict", 1]], ["do", "os"], ["do", "v"], ["do", DEEP_TERM], ["do", float("nan")],
-    ["do", ["Add", float("inf"), 1]], ["do"], ["return"], ["return", "os"], ["return", ["Yield"]],
-    ["count", "os", 1], ["count", "args", "os"], ["hold", True], ["each", "args", "args", True],
-    None, 7, "x", [], [[]], {}, ["raise", "args"],
+    ["do", ["+", float("inf"), 1]], ["do", ["+", "=inf", 1]], ["delete", "args"], ["do"],
+    ["return"], ["return", "os"], ["return", ["Yield"]], ["count", "os", 1], ["count", "args", "os"],
+    ["hold", "True"], ["each", "args", "args", "True"], None, 7, "x", [], [[]], {}, ["raise", 1],
 )  # fmt: skip
 
 
@@ -413,29 +410,30 @@ def test_an_effect_outside_the_language(kept, row):
     kept.is_miss({**kept.start, "body": [row, *kept.start["body"]]})
 
 
+PLAIN = ["attribute", OBJECT, "'plain"]
 OPERATIONS = (
-    "v999 = args[3].plain", "v999 = args[3].hidden", "v999 = len(args[3])",
-    "v999 = args[3] == args[0]", "v999 = args[0] == args[3]", "v999 = args[3] != 1",
-    "v999 = args[3] in args[2]", "v999 = 1 in args[3]", "v999 = [*args[3]]", "v999 = not args[3]",
-    "v999 = args[3] and args", "v999 = args[3][0]", "v999 = args[2][args[3]]", "v999 = args[3] + 1",
-    "v999 = 1 + args[3]", "v999 = -args[3]", "v999 = args[3] < 1", "v999 = hasattr(args[3], args)",  "if args[3]: return MISS",  "v999 = {args[3].plain}.isdisjoint(args)",  "v999 = {args[3]}.isdisjoint(args)",
-    "v999 = {1}.isdisjoint(args[3])", "v999 = abs(args[3])", "v999 = int(args[3])", "v999 = bool(args[3])",
-    "v999 = float(args[3])", "v999 = complex(args[3])", "v999 = frozenset(args[3])",
-    "v999 = len([*args[3]])", "v999 = args[2][(args[3],)]",
-    "v999 = [args[3]] == [args[3]]", "v999 = (args[3],) in args[2]",
+    PLAIN, ["attribute", OBJECT, "'hidden"], ["==", OBJECT, FIRST], ["==", FIRST, OBJECT],
+    ["!=", OBJECT, 1], ["in", OBJECT, TABLE], ["in", 1, OBJECT], ["and", OBJECT, "args"],
+    ["item", OBJECT, 0], ["item", TABLE, OBJECT], ["+", OBJECT, 1], ["+", 1, OBJECT], ["<", OBJECT, 1],
+    ["hasattr", OBJECT, "args"], ["len", ["listed", OBJECT]], ["item", TABLE, ["tuple", OBJECT]],
+    *(["isdisjoint", ["set", x], y] for x, y in ((PLAIN, "args"), (OBJECT, "args"), (1, OBJECT))),
+    ["in", ["tuple", OBJECT], TABLE], ["==", ["list", OBJECT], ["list", OBJECT]],
+    *([name, OBJECT] for name in "len listed not u- abs int bool float complex frozenset".split()),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("text", OPERATIONS)
-def test_a_guard_that_would_run_the_program(kept, text):
-    kept.is_miss(kept.with_guard(text))
+@pytest.mark.parametrize("term", OPERATIONS, ids=lambda term: repr(term)[:50])
+def test_a_guard_that_would_run_the_program(kept, term):
+    kept.is_miss(kept.with_guard(["let", "v999", term]))
 
 
 @pytest.mark.parametrize("name", ["memory_of", "Seen"])
 def test_a_helper_that_would_run_the_program(kept, name):
-    kept.is_miss(kept.asking("C999(args[3])", ["library", "jitcap.guards.tensor_guard", name]))
-    for text in ("apart((args[3],), ())", "differ((args[3],))", "ids.isdisjoint((args[3],))"):
-        kept.is_miss(kept.asking(f"C999.{text}", ["seen", ["list"], [], []]))
+    call = ["call", "C999", OBJECT]
+    kept.is_miss(kept.asking(call, ["library", "jitcap.guards.tensor_guard", name]))
+    seen, row, ids = "C999", ["tuple", OBJECT], ["attribute", "C999", "'ids"]
+    for term in (["apart", seen, row, row], ["differ", seen, row], ["isdisjoint", ids, row]):
+        kept.is_miss(kept.asking(term, ["seen", ["list"], [], []]))
 
 
 WRITERS = (
@@ -449,27 +447,29 @@ WRITERS = (
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_guard_that_would_change_something(kept, name):
     module, _, member = name.partition(".") if "builtins" in name else name.rpartition(".")
-    for arguments in ("args[2]", "args[2], args", "args[2], args, args"):
-        kept.is_miss(kept.asking(f"C999({arguments})", ["library", module, member]))
+    for arguments in ([TABLE], [TABLE, "args"], [TABLE, "args", "args"]):
+        kept.is_miss(kept.asking(["call", "C999", *arguments], ["library", module, member]))
     assert kept.args[2]["names"] == ["a", "b"]
 
 
 @pytest.mark.parametrize("name", ["text_of", "same_items", "same_keys", "lacks", "same_scalar"])
 def test_a_comparison_that_would_run_the_program(kept, name):
-    for arguments in ("args[3]", "args[3], args", "args, args[3]", "[args[3]], [args[3]]"):
-        kept.is_miss(kept.asking(f"C999({arguments})", ["library", "jitcap.base.equality", name]))
+    for given in ([OBJECT], [OBJECT, "args"], ["args", OBJECT], [["list", OBJECT]] * 2):
+        term = ["call", "C999", *given]
+        kept.is_miss(kept.asking(term, ["library", "jitcap.base.equality", name]))
 
 
 @pytest.mark.parametrize("method", ["update", "extend", "clear", "copy", "append", "put"])
 def test_a_method_of_the_program(kept, method):
-    start = kept.with_guard("v999 = args[3]")
     call = ["do", ["method", f"'{method}", "v999", "args"]]
-    kept.is_miss({**start, "body": [call, *start["body"]]})
+    body = kept.with_body(call)["body"]
+    kept.is_miss({**kept.with_guard(["let", "v999", OBJECT]), "body": body})
 
 
 @pytest.mark.parametrize("name", ["__getattribute__", "__setattr__", "__init__"])
 def test_a_method_of_object(kept, name):
-    kept.is_miss(kept.asking("C999(args[3], 'plain')", ["library", "builtins", f"object.{name}"]))
+    term = ["call", "C999", OBJECT, "'plain"]
+    kept.is_miss(kept.asking(term, ["library", "builtins", f"object.{name}"]))
 
 
 @pytest.mark.parametrize("field", [
@@ -490,18 +490,14 @@ def test_the_guards_and_the_graph(kept):
                  {"guards": ["x"], "graph": kept.rest["graph"]},
                  {"guards": [["op", "add"]], "graph": kept.rest["graph"]}):  # fmt: skip
         kept.is_miss(rest=rest)
-    tag, name, inputs, rows, outputs = kept.rest["graph"]
-    for graph in (
-        [tag, name, inputs, rows],
-        [tag, name, inputs + 1, rows, outputs],
-        [tag, name, inputs, rows, [10**6]],
-        [tag, name, inputs, rows, [-1]],
-        [tag, 5, inputs, rows, outputs],
-        [tag, name, inputs, [*rows, [["op", "system"], [], ["dict"], [], ["", 0, ""]]], outputs],
-        [tag, name, inputs, [*rows, [["op", "neg"], [["node", 99]], ["dict"], [], ["", 0, ""]]], outputs],
-        [tag, name, inputs, [*rows, [["library", "os", "system"], [], ["dict"], [], []]], outputs],
+    tag, data = kept.rest["graph"]
+    nodes, neg = data["nodes"], ["neg", [["%", 99]], {}, [], ["", 0, ""]]
+    for changed in (
+        {"inputs": data["inputs"] + 1}, {"outputs": [10**6]}, {"outputs": [-1]}, {"name": 5},
+        {"nodes": [*nodes, ["system", [], {}, [], ["", 0, ""]]]}, {"nodes": [*nodes, neg]},
+        {"nodes": [*nodes, [["library", "os", "system"], [], {}, [], ["", 0, ""]]]},
     ):  # fmt: skip
-        kept.is_miss(rest={**kept.rest, "graph": graph})
+        kept.is_miss(rest={**kept.rest, "graph": [tag, data | changed]})
 
 
 def _truncate(path):

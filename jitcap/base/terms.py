@@ -1,0 +1,229 @@
+"""Beneath the guards: the language of an entry, as data. Term, Row -> Python source.
+
+A term is an int; a name (`v5`, `None`); a text, marked (`'lr`); a float, marked (`=0.5`); or a
+tuple: an operation and its operands, as in `("item", "v4", "'lr")`. A row is one statement:
+
+    ("let", name, term)                  a variable
+    ("take", name, term)                 an object of the program, where another process finds it:
+                                         nothing in this one
+    ("hold", term)                       a guard
+    ("each", places, constants, term)    a guard on `v` and `i`, for many places
+    ("sizes", name, places, ("rows", row, ...), ("tuple", name, ...))    what sizes decide: rows of
+                                         `let` and `hold`, and the variables that are needed
+    ("set", place, term)  ("add", place, term)  ("delete", place)  ("count", places, term)
+    ("do", term)  ("return", term)
+
+Origins, guards and effects give terms. JSON has them as they are (a tuple is a list there);
+`python` and `statement` print them. Nothing reads what they print but CPython.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
+from typing import Any, Final
+
+Term = Any  # int | str | tuple[Any, ...]
+Row = tuple[Any, ...]
+_ATOM: Final = 13  # how close an operation holds its operands; this is what needs no parentheses
+_UNARY: Final = 11
+_LEVELS: Final[dict[str, int]] = {
+    "or": 1, "and": 2, "not": 3,
+    **dict.fromkeys(("is", "is not", "==", "!=", "in", "not in", "<", "<=", ">", ">="), 4),
+    "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10,
+    "@": 10,
+    "u-": _UNARY, "u+": _UNARY, "~": _UNARY, "**": 12,
+}  # fmt: skip
+_COMPARED: Final = 4
+_FUNCTIONS: Final = (
+    "type", "len", "id", "bool", "hasattr", "frozenset", "slice", "abs", "int", "float", "complex",
+)  # fmt: skip
+_METHODS: Final = ("check", "differ", "apart", "may_write", "tags", "hold", "isdisjoint")
+
+
+# ---- making terms
+
+
+def text(value: str) -> str:
+    """The term for a str."""
+    return f"'{value}"
+
+
+def number(value: Any) -> Term:
+    """The term for a bool, int or float; None for a float that has no literal."""
+    if type(value) is float:
+        return f"={value!r}" if isfinite(value) else None
+    return repr(value) if type(value) is bool else value
+
+
+def constant(value: Any, bind: Callable[[Any], str]) -> Term:
+    """The term for an int or str, or the name of another object."""
+    return value if type(value) is int else text(value) if type(value) is str else bind(value)
+
+
+def attribute(base: Term, *names: str) -> Term:
+    """`base.name`, of which again `.name`."""
+    for name in names:
+        base = ("attribute", base, f"'{name}")
+    return base
+
+
+def method(base: Term, name: str, *args: Term) -> Term:
+    """`base.name(*args)`."""
+    return ("method", f"'{name}", base, *args)
+
+
+def every(*tests: Term) -> Term:
+    """The condition that all of `tests` hold, of which there is one at least."""
+    return tests[0] if len(tests) == 1 else ("and", *tests)
+
+
+def filled(term: Term, given: Mapping[str, Term]) -> Term:
+    """`term` (or a row) with other terms in the place of some names."""
+    if type(term) is tuple:
+        return (term[0], *[filled(part, given) for part in term[1:]])
+    return given.get(term, term) if type(term) is str else term
+
+
+def names_in(term: Term) -> list[str]:
+    """The names in a term or a row, as often as they stand there."""
+    names: list[str] = []
+    _collect((None, term), names)
+    return names
+
+
+def _collect(term: Any, names: list[str]) -> None:
+    for part in term[1:]:
+        if type(part) is str:
+            if part[0] not in "'=":
+                names.append(part)
+        elif type(part) is not int:
+            _collect(part, names)
+
+
+def defined_by(row: Row) -> list[str]:
+    """The names that a statement gives."""
+    if row[0] == "sizes":
+        return [name for line in row[3][1:] for name in defined_by(line)]
+    return [row[1]] if row[0] in ("let", "take") else []
+
+
+# ---- as Python
+
+
+def python(term: Term, level: int = 0) -> str:
+    """Source of a term, in parentheses where it would come apart among operators of `level`."""
+    kind = type(term)
+    if kind is str:
+        if term[0] == "'":
+            return repr(term[1:])
+        if term[0] != "=":
+            return str(term)
+        return f"({term[1:]})" if term[1] == "-" and level > _UNARY else str(term[1:])
+    if kind is int:
+        return f"({term})" if level > _UNARY else str(term)
+    operation, *parts = term
+    form = _FORMS.get(operation)
+    if form is not None:
+        return form(*parts)
+    own = _LEVELS[operation]
+    if len(parts) == 1:
+        word = "not " if operation == "not" else operation[-1]
+        source = f"{word}{python(parts[0], own)}"
+    elif own <= 2:
+        source = f" {operation} ".join([python(part, own) for part in parts])
+    else:
+        left, right = parts
+        looser = own + (own == _COMPARED or operation == "**")
+        tighter = _UNARY if operation == "**" else own + 1
+        source = f"{python(left, looser)} {operation} {python(right, tighter)}"
+    return f"({source})" if own < level else source
+
+
+def _row(parts: tuple[Term, ...]) -> str:
+    return ", ".join([python(part) for part in parts])
+
+
+def _called(fn: str, *args: Term) -> str:
+    return f"{fn}({_row(args)})"
+
+
+def _function(name: str) -> Callable[..., str]:
+    return lambda *args: _called(name, *args)
+
+
+def _method(name: str) -> Callable[..., str]:
+    return lambda base, *args: _called(f"{python(base, _ATOM)}.{name}", *args)
+
+
+def _dict(*parts: Term) -> str:
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    return f"{{{', '.join([f'{python(k)}: {python(v)}' for k, v in pairs])}}}"
+
+
+_FORMS: Final[dict[str, Callable[..., str]]] = {
+    "attribute": lambda base, name: f"{python(base, _ATOM)}.{name[1:]}",
+    "item": lambda base, key: f"{python(base, _ATOM)}[{python(key)}]",
+    "after": lambda base, start: f"{python(base, _ATOM)}[{python(start)}:]",
+    "call": lambda fn, *args: _called(python(fn, _ATOM), *args),
+    "method": lambda name, base, *args: _called(f"{python(base, _ATOM)}.{name[1:]}", *args),
+    "new": _method("__new__"),
+    **{name: _method(name) for name in _METHODS},
+    **{name: _function(name) for name in _FUNCTIONS},
+    "run": _function("K"),
+    "begin": _function("R.begin"),
+    "attach": _function("R.attach"),
+    "tuple": lambda *parts: f"({_row(parts)}{',' if len(parts) == 1 else ''})",
+    "list": lambda *parts: f"[{_row(parts)}]",
+    "set": lambda *parts: f"{{{_row(parts)}}}",
+    "listed": lambda part: f"[*{python(part, _COMPARED + 1)}]",
+    "dict": _dict,
+    "bytes": lambda latin: repr(latin[1:].encode("latin-1")),
+    "star": lambda part: f"*{python(part, _COMPARED + 1)}",
+    "stars": lambda part: f"**{python(part, _COMPARED + 1)}",
+    "keyword": lambda name, part: f"{name[1:]}={python(part)}",
+    "shown": str,  # of an origin, for people
+}
+
+
+def statement(row: Row) -> str:
+    """Source of a row; "" for one that is for another process alone."""
+    kind, *parts = row
+    return _STATEMENTS[kind](*parts)
+
+
+def source(rows: Iterable[Row]) -> list[str]:
+    """The lines of some rows."""
+    return [line for row in rows if row[0] != "take" for line in statement(row).split("\n")]
+
+
+def _unless(test: Term) -> str:
+    if type(test) is not str and type(test) is not int and test[0] == "not":
+        return f"if {python(test[1])}: return MISS"
+    return f"if not {python(test, _ATOM)}: return MISS"
+
+
+def _sizes(state: str, key: Term, rows: Row, values: Term) -> str:
+    """What sizes decide is taken over from the last call, if it had the same."""
+    row = python(values)
+    compared = f"if (s := {python(key)}) == (z := {state}.last)[0]: {row} = z[1]"
+    lines = [f"  {statement(line)}" for line in rows[1:]]
+    return "\n".join([compared, "else:", *lines, f"  {state}.last = s, {row}"])
+
+
+_STATEMENTS: Final[dict[str, Callable[..., str]]] = {
+    "let": lambda name, term: f"{name} = {python(term)}",
+    "hold": _unless,
+    "each": lambda places, constants, test: (
+        f"for v, i in zip({python(places)}, {python(constants)}):\n  {_unless(test)}"
+    ),
+    "sizes": _sizes,
+    "set": lambda place, term: f"{python(place)} = {python(term)}",
+    "add": lambda place, term: f"{python(place)} += {python(term)}",
+    "delete": lambda place: f"del {python(place)}",
+    "count": lambda places, term: (
+        f"for t in {python(places)}: (t._counts or t._storage).version += {python(term)}"
+    ),
+    "do": python,
+    "return": lambda term: f"return {python(term)}",
+}
