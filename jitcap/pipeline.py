@@ -154,7 +154,6 @@ def compile_captured(
     optimised = optimise(graph, trail, options.backend)
     with begin_code(optimised, captured.writes, captured.strides, trail, options.backend) as begun:
         with trail.stage("assemble"):
-            captured.add_guards()  # that compiling asked for
             if oracle is None:
                 code = captured.code()
             if code is not None and keep is not None and begun.waits:

@@ -204,7 +204,7 @@ def _unless(test: Term) -> str:
 
 
 def _sizes(state: str, key: Term, rows: Row, values: Term) -> str:
-    """What sizes decide is taken over from the last call, if it had the same."""
+    """Source of a block, in which the values of the last call are taken over for equal sizes."""
     row = python(values)
     compared = f"if (s := {python(key)}) == (z := {state}.last)[0]: {row} = z[1]"
     lines = [f"  {statement(line)}" for line in rows[1:]]

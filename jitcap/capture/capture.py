@@ -43,13 +43,13 @@ from jitcap.capture.kinds.base import words
 from jitcap.capture.kinds.caches import require_unchanged
 from jitcap.capture.kinds.functions import is_inlined
 from jitcap.capture.kinds.tensors import TensorShadow
-from jitcap.capture.result import Captured, Input, prepare
+from jitcap.capture.result import Captured, Input
 from jitcap.capture.search import Search
 from jitcap.capture.session import Session, inlined
 from jitcap.graph.graph import Node, size_inputs
 from jitcap.graph.tracer import DataDependent
 from jitcap.guards.class_guard import Member
-from jitcap.guards.guard import CodeIs, Equals, Guard, Holds, Is, Names, Places, TypeIs
+from jitcap.guards.guard import CodeIs, Equals, Guard, Holds, Is, TypeIs
 from jitcap.guards.tensor_guard import TensorLike
 
 S = TypeVar("S", bound=Session)
@@ -251,27 +251,20 @@ def search(
 
 
 def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> Captured:
-    """Outputs, effects, aliases, the joint graph; then everything as source."""
+    """Outputs, effects, aliases, the joint graph."""
     if session.vm.dropped is not None:
         raise session.vm.dropped
     if any(generator.in_block() for generator in tuple(session.vm.generators)):
         raise Break("generator", "a generator is left inside a try or with block")
     tracer = session.tracer
-    probe = epilogue(session, value, Places())
+    end = epilogue(session, value)
     with _raised_later():
-        _rehearse(session, value, probe)
+        _rehearse(session, value, end)
     session.ties.check()
     require_unchanged(session)
     require_unseen(session)
-    tracer.constant_memory.check(probe.outputs)
-    guard_aliases(session, [s for s, _ in probe.writes])
-    names = Names()
-    prepare(session.guards, names, session.sizes.origins.values())
-    rendered = len(session.guards.items)
-    drawn = tuple(each for each in session.drawn.values() if type(each) is not Told)
-    for each in drawn:
-        names.later(each)
-    end = epilogue(session, value, names)
+    tracer.constant_memory.check(end.outputs)
+    guard_aliases(session, [s for s, _ in end.writes])
     with _raised_later():
         joint = _joint(session, end)
     _drop_unused_inputs(session, end)
@@ -289,14 +282,13 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
         writes=writes,
         guards=session.guards,
         epilogue=end,
-        names=names,
+        symbols=tuple(session.sizes.origins.values()),
         shape=shape,
         modes=session.modes,
         joint=joint,
-        drawn=drawn,
+        drawn=tuple(each for each in session.drawn.values() if type(each) is not Told),
         bound_to=session.bound_to,
         rolled=tuple(session.rolled),
-        rendered=rendered,
         read=tuple(
             f.__code__ for f in session.reached.values() if not session.is_library(f.__globals__)
         ),
@@ -350,7 +342,7 @@ _LEFT: Final = ("rows", "effects", "calls", "value", "outputs")  # of an epilogu
 
 
 def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
-    """Run the user's part of a backward (hooks, a Function's own) once, before the guards are text.
+    """Run the user's part of a backward (hooks, a Function's own) once, before the guards are done.
 
     Only its tensors get into the joint graph, so it must change nothing that lives on, and read
     nothing from outside that may be another one by then."""
@@ -361,7 +353,7 @@ def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
     _joint(session, end)
     if len(session.tracer.checks) > checks:
         raise Break("later effect", "a hook or a Function's backward() may raise")
-    after = epilogue(session, value, Places())
+    after = epilogue(session, value)
     if any(getattr(end, f) != getattr(after, f) for f in _LEFT):
         raise Break("later effect", "a hook or a Function's backward() changes what is outside")
     for guard in session.guards.items[known:]:

@@ -78,17 +78,25 @@ class Epilogue:
                 rows += [e.statement() for e in group]
         return rows
 
+    def name(self, names: Names) -> None:
+        """Give everything in the terms its name in an entry."""
+        named = names.named
+        self.rows = [*map(named, self.rows)]
+        self.effects = [effect.named(named) for effect in self.effects]
+        self.calls = [Report(named(c.call), named(c.record), c.where) for c in self.calls]
+        self.value, self.leaves = named(self.value), [*map(named, self.leaves)]
+
     def release(self) -> None:
         """Let go of the capture's tensors: all that the program met hangs on them."""
         self.slots, self.goals, self.writes = [], [], []
 
 
-def epilogue(session: Session, value: Any, names: Names) -> Epilogue:
+def epilogue(session: Session, value: Any) -> Epilogue:
     """Render the effects and the return value. Raises Break for what cannot be replayed."""
     cycles = Cycles()
     inner: set[int] = set()
     while True:
-        rebuilder = Rebuilder(session, names)
+        rebuilder = Rebuilder(session)
         rebuilder.cycles, rebuilder.inner = cycles, inner
         try:
             rendered = _render(session, value, rebuilder)

@@ -35,7 +35,7 @@ from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
 from jitcap.capture.session import Session
 from jitcap.graph.graph import Node
 from jitcap.graph.symbols import symbols_in
-from jitcap.guards.guard import Names
+from jitcap.guards.guard import Unnamed
 
 
 class _Cycle(Exception):
@@ -87,9 +87,9 @@ class Cycles:
 class Rebuilder:
     """Renders values. `outputs` collects the graph outputs that the rows refer to as `o[i]`."""
 
-    def __init__(self, session: Session, names: Names) -> None:
+    def __init__(self, session: Session) -> None:
         self.session = session
-        self.names = names
+        self.names = Unnamed()
         self.outputs: list[Node] = []
         self.slots: list[Tensor] = []  # traced tensors whose history goes on outside
         self.tensors: dict[int, str] = {}  # output index -> variable of the tensor made of it
@@ -224,7 +224,7 @@ class Rebuilder:
         return self.let(("call", self.names.bind(number.pytype), self._of_graph(leaf)))
 
     def _of_graph(self, node: Any) -> Term:
-        """What the graph gives."""
+        """An output of the graph."""
         return ("item", "o", self.output(node))
 
     def _call(self, fn: Any, parts: list[Term]) -> str:

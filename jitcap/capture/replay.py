@@ -5,13 +5,14 @@ Each kind says how its objects are written (`Shadow.replay`); `effects` puts the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from eager.base.dataclass import dataclass
 from jitcap.base.origin import Item, Origin
 from jitcap.base.terms import Row, Term, attribute, filled, method
-from jitcap.guards.guard import Names
+from jitcap.guards.guard import Unnamed
 
 # Fields of a tensor by the names with which a program writes them.
 USER_NAMES: Final = {"_array": "data", "_grad": "grad", "_requires_grad": "requires_grad"}
@@ -36,14 +37,20 @@ class Effect:
     `where` the user's line that wrote, where it is known."""
 
     origin: Origin
-    target: str
+    target: Term
     form: Row
     key: Term = ""
     value: Term = ""
-    fn: str = ""
+    fn: Term = ""
     model: Row = ()
     name: Any = None
     where: str = ""
+
+    def named(self, name: Callable[[Term], Term]) -> Effect:
+        """This effect with names in its terms."""
+        terms = map(name, (self.target, self.key, self.value, self.fn))
+        target, key, value, fn = terms
+        return replace(self, target=target, key=key, value=value, fn=fn)
 
     def statement(self) -> Row:
         """The statement that replays it."""
@@ -53,7 +60,7 @@ class Effect:
         """The statement that does it to `target`, a copy of the contents of the object."""
         return self._filled(self.model or self.form, target)
 
-    def _filled(self, form: Row, target: str) -> Row:
+    def _filled(self, form: Row, target: Term) -> Row:
         given = {"t": target, "k": self.key, "v": self.value, "f": self.fn}
         return filled(form, given)
 
@@ -73,7 +80,7 @@ class Maker(Protocol):
     """Renders values as terms that make them again: see `jitcap.capture.rebuild`."""
 
     session: Any
-    names: Names
+    names: Unnamed
     rows: list[Row]
     reporting: bool  # whether what is made is only shown by a call of the host
     writes: list[Any]  # (shadow of a tensor, index of the output that its memory takes)

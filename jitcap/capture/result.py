@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
 from types import CodeType, ModuleType
 from typing import Any, Protocol
 
@@ -44,8 +45,9 @@ class Input:
 
 @dataclass(slots=True)
 class Captured:
-    """One captured version. `writes` pairs (input index, output index); `joint` is there when the
-    gradient of an output can be asked for later."""
+    """One captured version. `writes` pairs (input index, output index); `symbols` are the places of
+    the numbers that symbols are; `joint` is there when the gradient of an output can be asked for
+    later."""
 
     name: str
     graph: Graph
@@ -53,7 +55,7 @@ class Captured:
     writes: tuple[tuple[int, int], ...]
     guards: Guards
     epilogue: Epilogue
-    names: Names
+    symbols: tuple[Origin, ...]
     shape: tuple[int, tuple[str, ...]]  # number of positional arguments, names of the keywords
     modes: Modes
     joint: Joint | None = None
@@ -62,7 +64,7 @@ class Captured:
     read: tuple[CodeType, ...] = ()  # of the program's functions, as far as they were interpreted
     text: str = ""  # of the entry, when it was made
     body: tuple[Row, ...] = ()  # the statements after the guards, when the entry was made
-    rendered: int = 0  # guards that are in `names`
+    names: Names = field(default_factory=Names)  # with the rows of the guards: see `render`
     rolled: tuple[str, ...] = ()  # what became of loops, for people
     limit: int | None = None  # of a segment: how many instructions it has (None: to the return)
 
@@ -80,13 +82,19 @@ class Captured:
             strides.append(None if guard is None else guard.layout)
         return strides
 
-    def add_guards(self) -> None:
-        """Render what was added to the guards since."""
-        render(self.guards.items[self.rendered :], self.names)
-        self.rendered = len(self.guards.items)
+    def render(self) -> None:
+        """The guards as rows, those that compiling asked for among them, and then names for all
+        that the epilogue has. Only the first time."""
+        if self.names.rows:
+            return
+        prepare(self.guards, self.names, self.symbols)
+        for each in self.drawn:
+            self.names.later(each)
+        self.epilogue.name(self.names)
 
     def source(self) -> str:
         """The entry as Python source; `K` runs the graph, `R` is the region, `MISS` the refusal."""
+        self.render()
         self.body = tuple(self._body())
         return entry_source(source(self.checks(self.body)), source(self.body))
 
@@ -133,6 +141,7 @@ class Captured:
         """The entry that changes nothing: it hands `K` the inputs, what is found at each of the
         `places`, and `finish(o, copies)`, which makes the value and does the effects to copies of
         the contents of what they are about; that gives (value, host calls)."""
+        self.render()
         effects = self.epilogue.effects
         targets = {e.target: f"copy_of_{e.target}" for e in effects}
         finish: list[Row] = [
@@ -287,8 +296,7 @@ def linked(run: Run, miss: Any, region: Region | None) -> dict[str, Any]:
 
 
 def prepare(guards: Guards, names: Names, symbols: Iterable[Origin]) -> None:
-    """Render the guards into `names` before anything else reads from outside. `symbols`: the places
-    of the numbers that the symbols are."""
+    """Render the guards into `names` before anything else reads from outside."""
     tensors = [g.origin for g in guards.items if isinstance(g, TensorLike) and g.has_symbols]
     of_int = {id(g.origin) for g in guards.items if isinstance(g, TypeIs) and g.cls is int}
     ints = [o for o in symbols if id(o) in of_int and not isinstance(o, Computed)]

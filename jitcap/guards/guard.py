@@ -186,16 +186,48 @@ class Names:
         self.keep.append(drawn)
         return ("let", drawn.name, drawn.term(self.var, self.bind))
 
+    def named(self, term: Term) -> Term:
+        """A term (or a row) whose leaves are of `Unnamed`, with names in their place."""
+        kind = type(term)
+        if kind is tuple:
+            return (term[0], *[self.named(part) for part in term[1:]])
+        if kind is str or kind is int:
+            return term
+        return self.bind(term.value) if kind is Object else self.var(term)
 
-class Places(Names):
-    """Names of places alone, for who renders to see what is written: how a place is read is not
-    rendered."""
 
-    def var(self, origin: Origin) -> str:
-        if id(origin) not in self.variables:
-            self.variables[id(origin)] = f"v{len(self.variables)}"
-            self.keep.append(origin)
-        return self.variables[id(origin)]
+@dataclass(frozen=True, slots=True, eq=False)
+class Object:
+    """A leaf of a term: an object, before it has a name. Equal are those of equal number."""
+
+    value: Any
+    number: int
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Object and other.number == self.number
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class Unnamed:
+    """The names of an entry for who makes terms before there is one: its origins and objects
+    themselves, until `Names.named`."""
+
+    def __init__(self) -> None:
+        self._objects: dict[int, Object] = {}
+
+    def bind(self, value: Any, where: Term | None = "") -> Term:
+        if type(value) in _ATOMS:
+            return repr(value)
+        return self._objects.setdefault(id(value), Object(value, len(self._objects)))
+
+    def var(self, origin: Origin) -> Term:
+        return origin.name if isinstance(origin, Drawn) else origin
+
+    def later(self, drawn: Drawn) -> Row:
+        """The row that draws a number."""
+        return ("let", drawn.name, drawn.term(self.var, self.bind))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

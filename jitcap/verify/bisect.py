@@ -73,6 +73,7 @@ class Blame:
         fresh = self.case.fresh
         if fresh is None:
             return None
+        fresh.render()
         guard = _other_guard(self.captured.guards.items, fresh.guards.items)
         if guard is not None:
             known = [g for g in self.captured.guards.items if _same_place(g, guard)]
