@@ -47,7 +47,7 @@ from jitcap.compile.compile_graph import compile_graph
 from jitcap.compile.compile_graph import recall as recall_executable
 from jitcap.compile.lower import Strides
 from jitcap.graph.graph import Graph
-from jitcap.guards.guard import Guard, Guards
+from jitcap.guards.guard import Guard, Guards, Names
 from jitcap.store.allowlist import Unreadable, is_library_name
 from jitcap.store.codec import Reader, Writer, has_copies
 from jitcap.store.entry_ir import ATOMS, BUILTINS, Source, find, in_order, needed
@@ -292,11 +292,17 @@ class Recalled:
         graph = reader.read(data["graph"])
         if not all(isinstance(g, Guard) for g in guards):
             raise Unreadable("no guards")
+        names = Names()
+        tests = [("hold", guard.test(names)) for guard in guards]
+        Source(names.namespace).guards([*names.rows, *tests])  # what an explanation runs
         return guards, graph
 
     @property
     def guards(self) -> Guards:
-        return Guards(self.read[0])
+        """The guards; none, where nothing can be said for that reason, if they cannot be read."""
+        with suppress(*UNREADABLE):
+            return Guards(self.read[0])
+        return Guards()
 
     def find(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
         """The values that the entry works with; None if the call does not fit."""

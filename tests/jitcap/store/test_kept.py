@@ -218,6 +218,35 @@ def test_a_namespace_that_no_module_holds(recalled):
         recalled.clear()
 
 
+class Scaled:
+    scale = 2.0
+
+
+def scaled(x, by):
+    return x * by.scale
+
+
+@pytest.mark.parametrize("backend", ["eager", "cpp"])  # its guards are read at once, or later
+def test_a_text_among_the_guards_that_are_explained(backend, recalled):
+    by = Scaled()
+    keys = versions.keys_of(
+        scaled, (eager.ones(2), by), {}, versions.Options(backend=backend), set()
+    )
+    jit(scaled, backend=backend)(eager.ones(2), by)
+    name = versions._slot(keys.exact, 0)
+    entry = versions.cache.default().get(name)
+    files = {part: entry.file(part).read_bytes() for part in ("start", "rest")}
+    changed = files["rest"].replace(b'"__mro__"', b'"__mro__; import os; os.was_run = True"')
+    assert changed != files["rest"]
+    versions.cache.default().clear()
+    versions.cache.default().put(name, entry.data, files | {"rest": changed})
+    again = jit(scaled, backend=backend)
+    assert again(eager.ones(2), by).tolist() == [2, 2]
+    by.scale = 3
+    assert again(eager.ones(2), by).tolist() == [3, 3]
+    assert not hasattr(os, "was_run")
+
+
 def test_a_gradient_asked_for_outside(recalled):
     def square(x):
         return (x * x).sum()
