@@ -292,7 +292,7 @@ if TYPE_CHECKING:
 # To a type checker, it gives the public functions of the registry, too.
 def __getattr__(name: str) -> Any:
     try:
-        return _lazy_imports.part("eager", name)
+        return _lazy_imports.submodule("eager", name)
     except AttributeError as error:
         error.__traceback__ = None  # it speaks of the caller's line
         raise

@@ -97,7 +97,7 @@ def _with_symbols(outer: Program, step: Library, programs: Sequence[Program]) ->
     needed = {s.name for p in programs for s in p.used_symbols()}
     names = sorted(needed - programs[0].symbols.keys())
     given = [v for name in names for v in outer.inputs if v.symbol == name]
-    at = Parts.of(step).counters if step.name == "scan" else len(step.operands)
+    at = ScanLayout.of(step).counters if step.name == "scan" else len(step.operands)
     before = sum(isinstance(x, Access | str) for x in step.operands[:at])
     place = at if step.name == "scan" else len(programs[0].inputs)
     place -= len(step.attrs.get("numbers", ()))  # of a block: they stand last
@@ -138,7 +138,7 @@ def with_strides(program: Program, strides: dict[int, Strides]) -> Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ScanLayout:
     """Layout of a scan's operands and results: the numbers of carries and of sequences, the
     position of the first counter."""
 
@@ -150,7 +150,7 @@ class Parts:
     steps: tuple[int, ...]
 
     @classmethod
-    def of(cls, step: Library) -> Parts:
+    def of(cls, step: Library) -> ScanLayout:
         a = step.attrs
         first = len(step.operands) - len(a["steps"])
         return cls(a["carried"], a["sequences"], first, a["length"], a["reverse"], a["steps"])

@@ -24,7 +24,7 @@ FOLLOWS: Final = {"einops._backends": "eager.utils.einops_backend"}
 _NAMES: Final = tuple(f"{package}.{name}" for package, names in PARTS.items() for name in names)
 
 
-def part(package: str, name: str) -> Any:
+def submodule(package: str, name: str) -> Any:
     """The module that `name` means in a package. Raises AttributeError if it is none of its
     parts."""
     if name in PARTS[package]:

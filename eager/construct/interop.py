@@ -565,7 +565,7 @@ def _cuda_array_interface(self: Tensor) -> dict[str, Any]:
 
 def _array_namespace(self: Tensor, *, api_version: str | None = None) -> Any:
     """The module with the functions of the array API standard. ValueError for another version."""
-    namespace = lazy_imports.part("eager", "array_api")
+    namespace = lazy_imports.submodule("eager", "array_api")
     if api_version not in (None, *namespace.VERSIONS):
         latest = namespace.__array_api_version__
         raise ValueError(f"array API {api_version!r} is not there; {latest} is")

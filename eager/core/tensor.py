@@ -51,7 +51,7 @@ class ViewOf:
         self.history = history
         self.among = among
 
-    def whole(self) -> Tensor:
+    def root(self) -> Tensor:
         """Base of the views of `base`: the tensor that it is a view of, or itself."""
         return self.base if self.base._view is None else self.base._view.base
 
@@ -290,7 +290,7 @@ class Tensor:
 
     @property
     def _base(self) -> Tensor | None:
-        return None if self._view is None else self._view.whole()
+        return None if self._view is None else self._view.root()
 
     @property
     def grad(self) -> Tensor | None:

@@ -42,5 +42,5 @@ def data_parallel(
 def __getattr__(name: str) -> Any:
     """The wrapper for several processes, which few programs name."""
     if name == "DistributedDataParallel":
-        return lazy_imports.part("eager", "distributed").DistributedDataParallel
+        return lazy_imports.submodule("eager", "distributed").DistributedDataParallel
     raise unknown(__name__, name)

@@ -38,7 +38,7 @@ Picks = list[tuple[int, Tensor]]  # (dimension of the view, index tensor)
 def _as_index(item: Any) -> Any:
     """Lists, tuples, arrays and ranges as index tensors; NumPy and symbolic ints as ints."""
     if type(item) is SymNumber:
-        return bool(item) if item.pytype is bool else _place(item)
+        return bool(item) if item.pytype is bool else _int_index(item)
     if item is None or item is Ellipsis or isinstance(item, (bool, int, slice, Tensor)):
         return item
     if isinstance(item, SymInt):
@@ -47,10 +47,10 @@ def _as_index(item: Any) -> Any:
         return wrap(item)
     if isinstance(item, (list, tuple, range)):
         return _list_index(item)
-    return _place(item)
+    return _int_index(item)
 
 
-def _place(item: Any) -> Any:
+def _int_index(item: Any) -> Any:
     try:
         place = symint.index(item)
         return _traced(item) if type(item) is SymNumber and symint.of_data(place) else place

@@ -83,7 +83,7 @@ def relocation(map_location: Any) -> Callable[[UntypedStorage, str], UntypedStor
             ) from error
         return storage
 
-    def place(storage: UntypedStorage, location: str) -> UntypedStorage:
+    def moved(storage: UntypedStorage, location: str) -> UntypedStorage:
         if isinstance(map_location, dict):
             return on(storage, map_location.get(location, location))
         if map_location is None or not callable(map_location):
@@ -94,7 +94,7 @@ def relocation(map_location: Any) -> Callable[[UntypedStorage, str], UntypedStor
             raise UsersError(error) from error
         return moved if isinstance(moved, UntypedStorage) else on(storage, location)
 
-    return place
+    return moved
 
 
 class MemoryTable:

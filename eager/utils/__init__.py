@@ -16,7 +16,7 @@ __all__ = ["_pytree", "checkpoint", "data", "dlpack", "hooks", "model_zoo", "ten
 
 
 def __getattr__(name: str) -> Any:
-    return _lazy_imports.part("eager.utils", name)
+    return _lazy_imports.submodule("eager.utils", name)
 
 
 def __dir__() -> list[str]:

@@ -26,7 +26,7 @@ FILLED: Final = 4  # writes: of fewer each element is chosen
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SliceWrite:
     """`node` at [start, stop) of dimension `dim`, which has `size`, in a copy of `base`. `node`
     lacks `dim` if `flat`."""
 
@@ -52,7 +52,7 @@ def join_parts(graph: Graph) -> Graph:
     return r.finish()
 
 
-Joined = tuple[list[Part], Any, list[Arg]]  # what stands between the parts; what is added
+Joined = tuple[list[SliceWrite], Any, list[Arg]]  # what stands between the parts; what is added
 
 
 def _trees(graph: Graph) -> dict[Node, Joined]:
@@ -74,7 +74,7 @@ def _tables(graph: Graph) -> dict[Node, Joined]:
     for n in reversed(graph.nodes):
         if n in inside or _written(n) is None:
             continue
-        parts: list[Part] = []
+        parts: list[SliceWrite] = []
         base: Arg = n
         while isinstance(base, Node) and (part := _written(base)) is not None:
             if parts and (part.dim != parts[0].dim or len(users[base]) > 1 or base in outputs):
@@ -119,12 +119,12 @@ def _terms(
     return terms
 
 
-def _disjoint(terms: list[Arg]) -> tuple[list[Part], list[Arg]] | None:
+def _disjoint(terms: list[Arg]) -> tuple[list[SliceWrite], list[Arg]] | None:
     """The parts of one dimension that do not overlap (at least two), and what is left."""
-    parts: list[Part] = []
+    parts: list[SliceWrite] = []
     rest: list[Arg] = []
     for t in terms:
-        part = _part(t)
+        part = _write_to_zeros(t)
         if part is None or (parts and part.dim != parts[0].dim):
             rest.append(t)
         else:
@@ -133,7 +133,7 @@ def _disjoint(terms: list[Arg]) -> tuple[list[Part], list[Arg]] | None:
     return None if ordered is None or len(parts) < 2 else (ordered, rest)
 
 
-def _in_order(parts: list[Part]) -> list[Part] | None:
+def _in_order(parts: list[SliceWrite]) -> list[SliceWrite] | None:
     """Parts by their start; None if some overlap, or sizes decide that: a pass makes no guard."""
     if all(type(p.start) is type(p.stop) is type(p.size) is int for p in parts):
         ordered = sorted(parts, key=lambda p: p.start)
@@ -150,13 +150,13 @@ def _in_order(parts: list[Part]) -> list[Part] | None:
     return None if any(known_lt(stop, start) is None for stop, start in gaps) else ordered
 
 
-def _part(a: Arg) -> Part | None:
+def _write_to_zeros(a: Arg) -> SliceWrite | None:
     """The part that `a` writes into zeros, if it does that."""
     part = _written(a)
     return part if part is not None and constant(part.base) == 0 else None
 
 
-def _written(a: Arg) -> Part | None:
+def _written(a: Arg) -> SliceWrite | None:
     """The part of a tensor that `a` replaces, if it does that."""
     if not isinstance(a, Node) or a.op not in (SLICE_SCATTER, SELECT_SCATTER):
         return None
@@ -166,12 +166,12 @@ def _written(a: Arg) -> Part | None:
     dim = a.attrs["dim"]
     if a.op is SELECT_SCATTER:
         at = a.attrs["index"]
-        return Part(base, source, dim, at, at + 1, a.aval.shape[dim], flat=True)
+        return SliceWrite(base, source, dim, at, at + 1, a.aval.shape[dim], flat=True)
     start = a.attrs["start"]
     if of_data(start) or of_data(source.aval.shape[dim]):  # no order is known
         return None
     stop = start + source.aval.shape[dim]
-    return Part(base, source, dim, start, stop, a.aval.shape[dim], flat=False)
+    return SliceWrite(base, source, dim, start, stop, a.aval.shape[dim], flat=False)
 
 
 def _join(r: Rewriter, root: Node, tree: Joined) -> Arg:
@@ -187,7 +187,7 @@ def _join(r: Rewriter, root: Node, tree: Joined) -> Arg:
             attrs = {"shape": size, "dtype": root.aval.dtype}
             pieces.append(r.emit(_FULL, (between,), attrs, root))
         if p is not None:
-            pieces.append(_piece(r, p, shape, root))
+            pieces.append(_operand(r, p, shape, root))
             at = p.stop
     total: Arg = pieces[0]
     if len(pieces) > 1:
@@ -197,7 +197,7 @@ def _join(r: Rewriter, root: Node, tree: Joined) -> Arg:
     return total
 
 
-def _piece(r: Rewriter, p: Part, shape: tuple[int, ...], root: Node) -> Arg:
+def _operand(r: Rewriter, p: SliceWrite, shape: tuple[int, ...], root: Node) -> Arg:
     source = r.lookup(p.node)
     if not p.flat:
         return source

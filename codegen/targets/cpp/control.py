@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from codegen.fuse.bodies import Parts
+from codegen.fuse.bodies import ScanLayout
 from codegen.ir.schema import Access, Unsupported
 from codegen.ir.sizes import Size, at_least, covering, is_contiguous, round_up
 from codegen.schedule.plan import ALIGN
@@ -49,7 +49,7 @@ def _turns(w: Writer, i: int) -> str:
 
 def scan(w: Writer, body: str) -> None:
     """The loop around the body; where rows are cut into blocks, one for each block."""
-    parts, step = Parts.of(w.step), w.step
+    parts, step = ScanLayout.of(w.step), w.step
     blocks, cut = step.attrs.get("blocks", 1), step.attrs.get("cut", ())
     length = size_text(parts.length)
     room = covering((1, *(made["plan"].arena_bytes for made in step.bodies)))
@@ -92,7 +92,7 @@ def scan(w: Writer, body: str) -> None:
 def _moving(w: Writer, table: Table, starts: Sequence[str]) -> list[str]:
     """Statements that set the pointers of a scan in round `i_`, which is at the place `t_` of
     sequences."""
-    parts, step, moving = Parts.of(w.step), w.step, []
+    parts, step, moving = ScanLayout.of(w.step), w.step, []
     length, cut = size_text(parts.length), step.attrs.get("cut", ())
     for i in range(parts.carried, parts.carried + parts.sequences):
         by, *inner = w.access(i).strides
@@ -123,7 +123,7 @@ def _at_row(w: Writer, step: Size) -> str:
 def _by_blocks(w: Writer, loop: Sequence[str]) -> list[str]:
     """The loop for each block of rows, side by side. (What fails is in the record of errors.)"""
     blocks, rows = w.step.attrs["blocks"], w.step.out_avals[0].shape[0]
-    products = size_text(Parts.of(w.step).length * rows)
+    products = size_text(ScanLayout.of(w.step).length * rows)
     worth = f"team_for_product({products}, {w.step.attrs['work']}, 1)"
     return [
         f"parallel({blocks}, 1, {worth}, [&](i64 lo_, i64 hi_) {{",

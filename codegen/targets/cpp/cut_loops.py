@@ -31,14 +31,14 @@ _CHANGES: Final = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
 
 
 def cut_loops(fused: Fused) -> Fused:
-    return fused.map_kernels(pieces)
+    return fused.map_kernels(cut_kernel)
 
 
 # How totals of parts are put together. Positions are not: they would need both values.
 _TOGETHER: Final = {SUM: "add", PROD: "mul", MAX: "max", MIN: "min"}
 
 
-def pieces(kernel: Kernel) -> list[Kernel]:
+def cut_kernel(kernel: Kernel) -> list[Kernel]:
     """`kernel` in pieces, in which conditions on a single counter are decided."""
     totals: dict[str, Expr] = {}
     stages: tuple[Stage, ...] = ()

@@ -26,7 +26,7 @@ from codegen.ir.sizes import Shape, Size, same, some
 from codegen.runtime.artifact import Host, Spec
 from codegen.runtime.callback import callback
 from codegen.targets.cpp import blocks, control, conv, linalg, rows, signal
-from codegen.targets.cpp.step import CppCall, Places, Writer, alike, is_float
+from codegen.targets.cpp.step import Addresses, CppCall, Writer, alike, is_float
 from codegen.targets.cpp.table import MEMORY, size_text
 from eager.base import dtype as dt
 
@@ -35,7 +35,7 @@ Calls: TypeAlias = dict[str, CppCall]  # by the name of the op
 
 def call(
     step: Library,
-    places: Places,
+    places: Addresses,
     hosts: list[Host],
     site: Callable[[str], int],
     bodies: Sequence[str] = (),

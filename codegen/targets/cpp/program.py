@@ -130,7 +130,7 @@ def room_name(kernel: str) -> str:
 
 
 def emit(batched: Batched, plan: Plan) -> Source:
-    fused, places = batched.fused, Places(batched.fused, plan)
+    fused, places = batched.fused, Addresses(batched.fused, plan)
     writer = _Emission(places.first_host)
     calls = writer.lines(batched, places)
     functions = list(writer.functions.values())
@@ -162,7 +162,7 @@ class _Emission:
         self.sites = _Sites()
         self.rooms = False  # whether members of a team have memory of their own
 
-    def lines(self, batched: Batched, places: Places) -> list[str]:
+    def lines(self, batched: Batched, places: Addresses) -> list[str]:
         """The calls of a program, or of a body."""
         calls: list[str] = places.sizes()
         self.rooms |= places.has_scratch()
@@ -192,7 +192,7 @@ class _Emission:
             self.kernels.append(artifact.Kernel(name, whole, (kernel.note, kernel.where)))
         return self.functions[body][0]
 
-    def step(self, step: Library, places: Places, batched: Batched) -> list[str]:
+    def step(self, step: Library, places: Addresses, batched: Batched) -> list[str]:
         names = [self.body(made["batched"], made["plan"]) for made in step.bodies]
         self.steps.append(step)
         if step.epilogue is None:
@@ -211,7 +211,7 @@ class _Emission:
         return self.named[batched]
 
     def _new_body(self, batched: Batched, plan: Plan) -> str:
-        places = Places(batched.fused, plan, "work", self.first_host)
+        places = Addresses(batched.fused, plan, "work", self.first_host)
         lines = self.lines(batched, places)
         key = "\n".join(lines)
         if key not in self.bodies:
@@ -266,7 +266,7 @@ def unit(functions: Functions) -> str:
     return "\n".join(['#include "jitcap_kernel.h"', "namespace jc {", *texts, "}", ""])
 
 
-class Places:
+class Addresses:
     """C++ addresses of buffers inside the entry, or inside a body, whose temporaries lie in
     `work`."""
 
@@ -317,7 +317,7 @@ class Places:
         return f"{kind}({self.work} + {self.offset(target)}{start})"
 
     def location(self, name: str) -> int | None:
-        """The position of a buffer as a number: see `step.Places`."""
+        """The position of a buffer as a number: see `step.Addresses`."""
         b = self.fused.buffers[name]
         if b.home in self.slots:
             return None if b.offset else self.slots[b.home]
@@ -347,7 +347,9 @@ class Places:
         return f"-(i32)(as_i64({slot}) != 0)" if b.dtype.name == "bool" else f"as_i64({slot})"
 
 
-def call_kernel(name: str, texts: Mapping[str, KernelText], places: Places, sites: _Sites) -> str:
+def call_kernel(
+    name: str, texts: Mapping[str, KernelText], places: Addresses, sites: _Sites
+) -> str:
     """The call of a function, or of a function of a table with one member per text; by the names of
     the kernels."""
     rows = []
@@ -362,7 +364,7 @@ def call_kernel(name: str, texts: Mapping[str, KernelText], places: Places, site
     return f"{{ const {name}_t t[] = {{{table}}}; {name}(arena, t, {len(rows)}); }}"
 
 
-def arguments(text: KernelText, places: Places, sites: _Sites) -> list[str]:
+def arguments(text: KernelText, places: Addresses, sites: _Sites) -> list[str]:
     """Arguments of a call of a function: buffers, error sites, sizes."""
     args = [places.argument(name, start) for name, start in text.params]
     args += [str(sites.number(where)) for where in text.sites]

@@ -18,7 +18,7 @@ from eager.base.dtype import DType
 from eager.sizes.aval import Aval
 
 
-class Places(Protocol):
+class Addresses(Protocol):
     """Names in the entry function of what a step uses."""
 
     first_host: int  # index of the first host function
@@ -47,7 +47,7 @@ class Writer:
     """The lines of one step so far, and how much scratch they use."""
 
     step: Library
-    places: Places
+    places: Addresses
     hosts: list[Host]
     site: Callable[[str], int]
     lines: list[str] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Writer:
         return base if same(x.offset, 0) else f"{base} + {size_text(x.offset)}"
 
     def location(self, i: int) -> int | None:
-        """The position of read `i` as a number: see `Places.location`."""
+        """The position of read `i` as a number: see `Addresses.location`."""
         x = self.access(i)
         base = self.places.location(x.buffer)
         if base is None or same(x.offset, 0):

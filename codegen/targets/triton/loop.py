@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from codegen.fuse.bodies import Parts
+from codegen.fuse.bodies import ScanLayout
 from codegen.ir import affine, expr
 from codegen.ir.affine import ZERO
 from codegen.ir.expr import BUILD, Expr
@@ -32,7 +32,7 @@ class Loop:
 
     def __init__(self, step: Library, program: Program, buffers: Mapping[str, Buffer]) -> None:
         self.step, self.program = step, program
-        self.parts = Parts.of(step)
+        self.parts = ScanLayout.of(step)
         if type(self.parts.length) is not int or program.used_symbols():
             raise Unsupported(f"a loop of sizes that are symbols, on a device (at {step.where})")
         self.length: int = self.parts.length

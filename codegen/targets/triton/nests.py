@@ -18,7 +18,7 @@ from codegen.ir.expr import BUILD, Expr
 from codegen.ir.monoid import COMBINE, MAX, MIN, SUM, Monoid
 from codegen.ir.schema import Access, Buffer, Kernel, Library, Reduction, Stage, Store, Unsupported
 from codegen.ir.sizes import numel, same
-from codegen.targets.triton.split import Parts
+from codegen.targets.triton.split import Launches
 from eager.base import dtype as dt
 from eager.base.dtype import DType
 from eager.sizes.aval import broadcast_shapes, contiguous_strides
@@ -26,7 +26,7 @@ from eager.sizes.aval import broadcast_shapes, contiguous_strides
 Index = tuple[Affine, ...]
 
 
-Rule = Callable[[Library, Mapping[str, Buffer]], Parts]
+Rule = Callable[[Library, Mapping[str, Buffer]], Launches]
 
 
 def space(name: str, sizes: Sequence[int]) -> tuple[Affine, Index]:
@@ -83,7 +83,7 @@ def accesses_of(step: Library) -> list[Access]:
 
 def _reduced(
     step: Library, sizes: Sequence[int], over: Sequence[int], value: Callable[[Index, Index], Expr]
-) -> Parts:
+) -> Launches:
     """out[index] = the sum of value(index, tap) over all taps."""
     r, index = space("r", sizes)
     c, taps = space("c", over)
@@ -91,7 +91,7 @@ def _reduced(
     out = step.out_avals[0].dtype
     total = Reduction("total", SUM, body.dtype, body)
     store = Store(step.outs[0], r, expr.cast(expr.local("total", body.dtype), out))
-    return Parts(
+    return Launches(
         (kernel_of(step, r, Stage(affine.counters(c), (total,)), Stage((), (), (store,))),)
     )
 
@@ -123,7 +123,7 @@ def _window(step: Library, place: Index, taps: Index, count: Sequence[int]) -> t
     return at, exists
 
 
-def conv(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
+def conv(step: Library, buffers: Mapping[str, Buffer]) -> Launches:
     x, w = accesses_of(step)
     out = step.out_avals[0].shape
     channels, own = w.shape[1], w.shape[0] // step.attrs["groups"]
@@ -138,7 +138,7 @@ def conv(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     return _reduced(step, out, w.shape[1:], value)
 
 
-def conv_input_grad(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
+def conv_input_grad(step: Library, buffers: Mapping[str, Buffer]) -> Launches:
     g, w = accesses_of(step)
     shape = step.out_avals[0].shape
     channels, own = w.shape[1], w.shape[0] // step.attrs["groups"]
@@ -155,7 +155,7 @@ def conv_input_grad(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     return _reduced(step, shape, (own, *w.shape[2:]), value)
 
 
-def conv_weight_grad(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
+def conv_weight_grad(step: Library, buffers: Mapping[str, Buffer]) -> Launches:
     g, x = accesses_of(step)
     shape = step.out_avals[0].shape
     channels, own = shape[1], shape[0] // step.attrs["groups"]
@@ -175,7 +175,7 @@ def _sum_pool(
 ) -> Rule:
     """Sums over windows, or over the windows that a place is in."""
 
-    def rule(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
+    def rule(step: Library, buffers: Mapping[str, Buffer]) -> Launches:
         (x,) = accesses_of(step)
 
         def value(index: Index, taps: Index) -> Expr:
@@ -187,7 +187,7 @@ def _sum_pool(
     return rule
 
 
-def max_pool(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
+def max_pool(step: Library, buffers: Mapping[str, Buffer]) -> Launches:
     """The extremum of each window, then where it is: the last NaN if there is one, else the first
     that equals it."""
     (x,) = accesses_of(step)
@@ -213,7 +213,7 @@ def max_pool(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     stores = (Store(step.outs[0], r, expr.cast(top, own)), Store(step.outs[1], r, at))
     loops = affine.counters(c)
     stages = Stage(loops, tuple(found)), Stage(loops, tuple(later)), Stage((), (), stores)
-    return Parts((kernel_of(step, r, *stages),))
+    return Launches((kernel_of(step, r, *stages),))
 
 
 # -------------------------------------------------------------------------------- scatters
@@ -240,7 +240,7 @@ def _combined(
     sizes: Sequence[int],
     place: Callable[[Index], tuple[Index, Expr]],
     monoid: Monoid | None,
-) -> Parts:
+) -> Launches:
     """out = the first operand, then combined by `monoid` at place(i) for every i below `sizes`.
 
     16-bit sums run in float32 and are rounded once."""
@@ -256,14 +256,14 @@ def _combined(
         kernel_of(step, r, Stage((), (), (store,))),
     ]
     if target is out:
-        return Parts(tuple(kernels))
+        return Launches(tuple(kernels))
     temporary = Buffer(target, wide, numel(shape), "temp")
     summed = Access(target, 0, shape, contiguous_strides(shape))
     back = _copied(step, summed, out, dtype, shape, {target: temporary})
-    return Parts((*kernels, back), (temporary,))
+    return Launches((*kernels, back), (temporary,))
 
 
-def scatter(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
+def scatter(step: Library, buffers: Mapping[str, Buffer]) -> Launches:
     _, index, source = step.operands
     assert isinstance(index, Access)
     dim, shape = step.attrs["dim"], step.out_avals[0].shape
@@ -278,7 +278,7 @@ def scatter(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     return _combined(step, buffers, index.shape, target, COMBINE[step.attrs["reduce"]])
 
 
-def index_add(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
+def index_add(step: Library, buffers: Mapping[str, Buffer]) -> Launches:
     _, index, source = accesses_of(step)
     dim, size = step.attrs["dim"], step.out_avals[0].shape[step.attrs["dim"]]
 
@@ -289,7 +289,7 @@ def index_add(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     return _combined(step, buffers, source.shape, target, SUM)
 
 
-def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
+def index_put(step: Library, buffers: Mapping[str, Buffer]) -> Launches:
     _, source, *indices = step.operands
     dims, shape = step.attrs["dims"], step.out_avals[0].shape
     tensors = [x for x in indices if isinstance(x, Access)]

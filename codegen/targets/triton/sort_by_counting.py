@@ -18,7 +18,7 @@ from codegen.ir.monoid import SUM
 from codegen.ir.schema import Access, Buffer, Library, Reduction, Stage, Store, Unsupported
 from codegen.ir.sizes import is_static, last, numel
 from codegen.targets.triton.nests import Rule, accesses_of, element, kernel_of, space
-from codegen.targets.triton.split import Parts
+from codegen.targets.triton.split import Launches
 from eager.base import dtype as dt
 from eager.sizes.aval import contiguous_strides
 
@@ -39,7 +39,7 @@ def _below(x: Expr, y: Expr) -> Expr:
     return BUILD.or_(less, BUILD.and_(BUILD.is_nan(y), BUILD.not_(BUILD.is_nan(x))))
 
 
-def sort(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
+def sort(step: Library, buffers: Mapping[str, Buffer]) -> Launches:
     """The rank of each element, then the places in the order of their ranks, then both results."""
     (x,) = accesses_of(step)
     if not x.shape:
@@ -79,7 +79,7 @@ def sort(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     chosen = affine.opaque(source, 0, last(n))
     values = Store(out, kept, element(x, at(index, chosen), buffers))
     places = Store(step.outs[1], kept, source)
-    return Parts(
+    return Launches(
         (
             kernel_of(step, r, Stage(affine.counters(c), (count,)), Stage((), (), (ranked,))),
             kernel_of(step, r, Stage((), (), (placed,))),
@@ -92,7 +92,7 @@ def sort(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
 _TEMPS: Final = ("rank", "order")
 
 
-def searchsorted(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
+def searchsorted(step: Library, buffers: Mapping[str, Buffer]) -> Launches:
     """Kernel that counts the boundaries before each value; with `right`, those that equal it count,
     too."""
     boundaries, values = accesses_of(step)
@@ -107,7 +107,7 @@ def searchsorted(step: Library, buffers: Mapping[str, Buffer]) -> Parts:
     count = Reduction("count", SUM, dt.int64, expr.select(found, one, zero))
     store = Store(step.outs[0], r, expr.local("count", dt.int64))
     loop = Stage(affine.counters(c), (count,))
-    return Parts((kernel_of(step, r, loop, Stage((), (), (store,))),))
+    return Launches((kernel_of(step, r, loop, Stage((), (), (store,))),))
 
 
 RULES: Final[dict[str, Rule]] = {"sort": sort, "searchsorted": searchsorted}

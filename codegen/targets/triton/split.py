@@ -25,7 +25,7 @@ from eager.base.dtype import DType
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Parts:
+class Launches:
     """The kernels that do the work of a kernel or a step, in order, and the memory between
     them."""
 
@@ -33,13 +33,13 @@ class Parts:
     buffers: tuple[Buffer, ...] = ()
 
 
-def split(kernel: Kernel, sizes: Sizes) -> Parts:
+def split(kernel: Kernel, sizes: Sizes) -> Launches:
     """`kernel` itself when its rows fill the device, or its stages are short."""
     rows = extent(kernel.rows)
     collides = any(s.monoid is not None for s in kernel.stores())
     long = any(_too_long(kernel, stage, rows, sizes) for stage in kernel.stages)
     if not some(rows) or not (long or (collides and len(kernel.stages) > 1)):
-        return Parts((kernel,))
+        return Launches((kernel,))
     return _Splitting(kernel, rows, sizes).run()
 
 
@@ -65,7 +65,7 @@ class _Splitting:
     buffers: list[Buffer] = field(default_factory=list)
     known: dict[Expr, Expr] = field(default_factory=dict)
 
-    def run(self) -> Parts:
+    def run(self) -> Launches:
         stages = list(self._shared_rows())
         for i, stage in enumerate(stages):
             stage = self.resolved(stage)
@@ -79,7 +79,7 @@ class _Splitting:
             if stage.reductions:
                 self.two_phases(stage)
         self.flush(())
-        return Parts(tuple(self.done), tuple(self.buffers))
+        return Launches(tuple(self.done), tuple(self.buffers))
 
     def _shared_rows(self) -> Iterable[Stage]:
         """The stages with row buffers moved to memory, where the next kernel finds them."""

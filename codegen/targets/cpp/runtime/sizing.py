@@ -46,14 +46,14 @@ class Plans:
         need = np.array(self._nbytes(*values), np.int64)
         self._made += 1
         if self._made <= EXACT:
-            return self._place(need)
+            return self._assign(need)
         found = self._room
         if found is None or (need > found[0]).any():
             room = need if found is None else np.maximum(need, found[0])
-            found = self._room = room, self._place(room)
+            found = self._room = room, self._assign(room)
         return found[1]
 
-    def _place(self, nbytes: np.ndarray[Any, Any]) -> Places:
+    def _assign(self, nbytes: np.ndarray[Any, Any]) -> Places:
         rows = zip(self.blocks, nbytes.tolist(), strict=True)
         blocks = {str(i): (first, last, n) for i, ((first, last, _), n) in enumerate(rows)}
         offsets, total = assign_offsets(blocks)

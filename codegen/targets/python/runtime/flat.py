@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from codegen.fuse.bodies import Parts
+from codegen.fuse.bodies import ScanLayout
 from codegen.ir.schema import Access, Fused, Kernel, Library
 from codegen.ir.sizes import name_of
 from codegen.runtime.artifact import Array
@@ -82,7 +82,7 @@ def _at(step: Library, sizes: Mapping[str, int]) -> Library:
 
 def _scan(step: Library, bodies: Bodies, operands: list[Any]) -> Sequence[Array]:
     """The last carries, and every y."""
-    (body,), parts = bodies, Parts.of(step)
+    (body,), parts = bodies, ScanLayout.of(step)
     carries = [np.ascontiguousarray(c) for c in operands[: parts.carried]]
     first = parts.carried + parts.sequences
     sequences, rest = operands[parts.carried : first], operands[first : parts.counters]
