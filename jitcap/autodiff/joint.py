@@ -1,4 +1,4 @@
-"""Capture's last step if gradients are asked for later: traced outputs -> joint graph, tape node.
+"""Beside capture, if gradients can be asked for later: the recorded tape -> joint graph.
 
 A region that contains only the forward still has to answer `backward()`. While its traced tensors
 are at hand, eager's own reverse sweep is run on them with placeholders for the gradients of the
@@ -24,6 +24,7 @@ from eager.core.traced import Traced, fresh
 from eager.sizes.aval import Aval, contiguous_strides, same
 from eager.sizes.substitute import symbols_in
 from jitcap.autodiff.double_backward import Tape, kept_by, tape_of
+from jitcap.base.breaks import Break
 from jitcap.base.walks import reach
 from jitcap.graph.graph import (
     Graph,
@@ -94,6 +95,27 @@ class Joint:
         nodes = tuple(n for n in self.graph.nodes if n in needed)
         name = self.graph.name.removesuffix("_joint")
         return Graph(self.graph.inputs[: self.primals], nodes, ends, name)
+
+
+def derive(
+    tracer: Tracer,
+    outputs: Sequence[Node],
+    tensors: Iterable[int],
+    slots: Sequence[Tensor],
+    leaves: Sequence[Tensor],
+    written: Iterable[Node],
+) -> Joint:
+    """The joint graph of what `tracer` recorded, whose checks come behind the `outputs`; the other
+    arguments as of `build_joint`. Raises Break for a backward that finds sizes itself."""
+    known = len(tracer.checks)
+    ends, given = [*outputs, *tracer.checks], (tensors, slots, leaves, written)
+    joint = build_joint(tracer, ends, *given)
+    of_sizes = [check for check in tracer.checks[known:] if not check.args]
+    if of_sizes:  # what the gradients expect of sizes that data decide, asked for once
+        joint = build_joint(tracer, [*ends, *of_sizes], *given)
+    if joint.finds_sizes_late:
+        raise Break("data dependent", "a size that gradients from outside decide")
+    return joint
 
 
 def build_joint(

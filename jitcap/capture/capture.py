@@ -18,7 +18,7 @@ from eager.base.compat_warnings import teller
 from eager.base.recursion import room
 from eager.core.dispatch import current_tracer
 from eager.core.traced import UnknownValue
-from jitcap.autodiff.joint import Joint, build_joint, runs_python
+from jitcap.autodiff.joint import Joint, derive, runs_python
 from jitcap.base.assumed import NOTHING, Assumed
 from jitcap.base.breaks import Again, Break, Place, Record
 from jitcap.base.call_policy import name_of
@@ -251,26 +251,13 @@ def search(
 
 
 def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> Captured:
-    """Outputs, effects, aliases, the joint graph."""
-    if session.vm.dropped is not None:
-        raise session.vm.dropped
-    if any(generator.in_block() for generator in tuple(session.vm.generators)):
-        raise Break("generator", "a generator is left inside a try or with block")
-    tracer = session.tracer
-    end = epilogue(session, value)
-    with _raised_later():
-        _rehearse(session, value, end)
-    session.ties.check()
-    require_unchanged(session)
-    require_unseen(session)
-    tracer.constant_memory.check(end.outputs)
-    guard_aliases(session, [s for s, _ in end.writes])
-    with _raised_later():
-        joint = _joint(session, end)
+    """The stages behind the last instruction: what the call leaves, with its guards; autodiff, on
+    the tape that was recorded; then all of it as a record."""
+    end = _left(session, value)
+    joint = _derived(session, end)
     _drop_unused_inputs(session, end)
-    graph = tracer.graph([*end.outputs, *tracer.checks])
-    if joint is not None:
-        graph = joint.forward
+    tracer = session.tracer
+    graph = tracer.graph([*end.outputs, *tracer.checks]) if joint is None else joint.forward
     index = {node: i for i, node in enumerate(graph.inputs)}
     writes = tuple((index[s.node], o) for s, o in end.writes)
     end.release()
@@ -295,6 +282,22 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
     )
 
 
+def _left(session: Session, value: Any) -> Epilogue:
+    """Outputs and effects. Raises Break for what cannot be replayed."""
+    if session.vm.dropped is not None:
+        raise session.vm.dropped
+    if any(generator.in_block() for generator in tuple(session.vm.generators)):
+        raise Break("generator", "a generator is left inside a try or with block")
+    end = epilogue(session, value)
+    _rehearse(session, value, end)
+    session.ties.check()
+    require_unchanged(session)
+    require_unseen(session)
+    session.tracer.constant_memory.check(end.outputs)
+    guard_aliases(session, [s for s, _ in end.writes])
+    return end
+
+
 def is_of_the_text(guard: Guard) -> bool:
     """True if the guard is about functions, classes and modules, which are seldom replaced."""
     if not isinstance(guard, Is):
@@ -306,36 +309,22 @@ def is_of_the_text(guard: Guard) -> bool:
     return isinstance(guard.value, _PARTS) or isinstance(part, _PARTS)
 
 
-def _joint(session: Session, end: Epilogue) -> Joint | None:
-    """The gradients that can be asked for later, in the same graph."""
+def _derived(session: Session, end: Epilogue) -> Joint | None:
+    """The gradients that can be asked for later, in the same graph. An exception of a user's
+    derivative is a Break: only `backward()` would raise it."""
     if not end.slots:
         return None
-    tracer, written = session.tracer, [s.node for s, _ in end.writes]
-    given = end.tensors, end.slots, end.goals, written
-    known = len(tracer.checks)
-    outputs = [*end.outputs, *tracer.checks]
+    tracer = session.tracer
+    written = [s.node for s, _ in end.writes]
     tracer.deriving = True
     try:
-        joint = build_joint(tracer, outputs, *given)
-        of_sizes = [check for check in tracer.checks[known:] if not check.args]
-        if of_sizes:  # what the gradients expect of sizes that data decide, asked for once
-            joint = build_joint(tracer, [*outputs, *of_sizes], *given)
-    finally:
-        tracer.deriving = False
-    if joint.finds_sizes_late:
-        raise Break("data dependent", "a size that gradients from outside decide")
-    return joint
-
-
-@contextmanager
-def _raised_later() -> Iterator[None]:
-    """Turn an exception of a user's derivative into a Break: only `backward()` would raise it."""
-    try:
-        yield
+        return derive(tracer, end.outputs, end.tensors, end.slots, end.goals, written)
     except (Break, DataDependent, UnknownValue, UnsupportedPython, RecursionError):
         raise
     except Exception as error:
         raise Break("later effect", f"backward() would raise {words(error)}") from error
+    finally:
+        tracer.deriving = False
 
 
 _LEFT: Final = ("rows", "effects", "calls", "value", "outputs")  # of an epilogue: what it leaves
@@ -350,7 +339,7 @@ def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
         return
     known, checks = len(session.guards.items), len(session.tracer.checks)
     sizes = {id(origin) for origin in session.sizes.origins.values()}
-    _joint(session, end)
+    _derived(session, end)
     if len(session.tracer.checks) > checks:
         raise Break("later effect", "a hook or a Function's backward() may raise")
     after = epilogue(session, value)
