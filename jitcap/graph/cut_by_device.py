@@ -21,8 +21,10 @@ from eager.base.dataclass import dataclass
 from eager.core import on_device
 from eager.device import device, places
 from eager.device.array import DeviceArray
-from eager.sizes.substitute import symbols_in
-from jitcap.graph.graph import CHECK, MOVE, Arg, Graph, Node, placeholder, with_args
+from eager.sizes.aval import Aval
+from eager.sizes.symint import SymInt
+from jitcap.graph.cut import Section
+from jitcap.graph.graph import CHECK, MOVE, Arg, Graph, Node
 from jitcap.graph.subgraphs import SubgraphOp, subgraphs
 
 CPU: Final = "cpu"
@@ -164,7 +166,7 @@ def _end(graph: Graph, keys: Mapping[Node, Key], n: Node, target: int | None) ->
 
 
 def _too_early(
-    graph: Graph, built: Mapping[Key, _Builder], ends: Mapping[int, Key], written: dict[int, int]
+    graph: Graph, built: Mapping[Key, _Section], ends: Mapping[int, Key], written: dict[int, int]
 ) -> dict[int, Key]:
     """Outputs that would be written before another part has read what was there: when they may."""
     found: dict[int, Key] = {}
@@ -179,80 +181,46 @@ def _too_early(
 
 
 # ------------------------------------------------------------------------------- their graphs
-class _Builder:
-    """One part: its nodes in terms of its own inputs."""
+class _Section(Section):
+    """One part. What lies nowhere in particular each part computes for itself."""
 
     def __init__(self, graph: Graph, keys: Mapping[Node, Key], own: Key) -> None:
-        self.graph = graph
-        self.keys = keys
-        self.own = own
-        self.given = frozenset(graph.inputs)
-        self.inputs: dict[Node, Node] = {}  # by what they stand for
-        self.nodes: list[Node] = []
-        self.mapped: dict[Node, Node] = {}
+        super().__init__(graph)
+        self.keys, self.own = keys, own
         self.handed: dict[Node, None] = {}  # what other parts take
 
-    def get(self, value: Node) -> Node:
-        """A value of the whole in this part."""
-        stack = [value]
-        while stack:
-            n = stack[-1]
-            if n in self.mapped:
-                stack.pop()
-            elif n in self.given or (self.keys[n] != self.own and self.keys[n][1] != FREE):
-                self._take(stack.pop())
-            else:
-                missing = [p for p in n.parents if p not in self.mapped]
-                stack += missing
-                if not missing:
-                    self._add(stack.pop())
-        return self.mapped[value]
+    def computes(self, n: Node) -> bool:
+        return n not in self.given and (self.keys[n] == self.own or self.keys[n][1] == FREE)
 
     @property
-    def crossing(self) -> list[Node]:
-        """Operands that the part takes from other parts."""
-        return [n for n in self.inputs if n not in self.given]
+    def takes(self) -> tuple[Node | SymInt, ...]:
+        """Meaning of the inputs: those of the whole come first."""
+        return tuple(sorted(super().takes, key=lambda x: x not in self.given))
 
-    def take_sizes(self) -> None:
-        """Have the symbols in its sizes among its inputs."""
-        values = [*self.nodes, *self.inputs.values()]
-        sizes = ((n.attrs, *(a.shape for a in n.avals)) for n in values)
-        used = {symbol.name for symbol in symbols_in(sizes)}
-        for n in self.graph.inputs:
-            if n.attrs.get("symbol") in used:
-                self.get(n)
+    def seen(self, aval: Aval) -> Aval:
+        """The input: what comes to the host from a device is copied there."""
+        stays = self.own[1] != CPU or aval.weak or aval.device == CPU
+        return aval if stays else on_device.at(aval, CPU)
 
-    def _take(self, n: Node) -> None:
-        aval = n.avals[0]
-        on_host = self.own[1] == CPU and not aval.weak
-        made = n
-        if n not in self.given or (on_host and aval.device != CPU):
-            aval = on_device.at(aval, CPU) if on_host else aval
-            made = placeholder(f"h{len(self.inputs)}", aval)
-        self.inputs[n] = self.mapped[n] = made
-
-    def _add(self, n: Node) -> None:
-        args: tuple[Arg, ...] = tuple(self.mapped[a] if isinstance(a, Node) else a for a in n.args)
+    def add(self, n: Node, args: tuple[Arg, ...]) -> None:
         if n.op is MOVE:  # what lies elsewhere is an input, which is copied there
             (found,) = args
             assert isinstance(found, Node)
             self.mapped[n] = found
             return
-        made = with_args(n, args)
+        super().add(n, args)
         if self.own[1] == CPU and n.avals[0].device != CPU:  # of numbers alone, for a device
             attrs = {k: v for k, v in n.attrs.items() if k != "device"}
             avals = tuple(on_device.at(a, CPU) for a in n.avals)
-            made = Node(n.op, args, attrs, avals, n.where)
-        self.mapped[n] = made
-        self.nodes.append(made)
+            self.nodes[-1] = self.mapped[n] = Node(n.op, args, attrs, avals, n.where)
 
 
 def _built(
     graph: Graph, keys: Mapping[Node, Key], ends: Mapping[int, Key], written: Mapping[int, int]
-) -> dict[Key, _Builder]:
+) -> dict[Key, _Section]:
     """The parts, the last first: each knows by then what those behind it take."""
-    built: dict[Key, _Builder] = {}
-    asked = {key: _Builder(graph, keys, key) for key in ends.values()}
+    built: dict[Key, _Section] = {}
+    asked = {key: _Section(graph, keys, key) for key in ends.values()}
     while asked:
         key = max(asked)
         part = built[key] = asked.pop(key)
@@ -263,20 +231,20 @@ def _built(
                     part.get(graph.inputs[written[o]])
         for n in part.handed:
             part.get(n)
-        part.take_sizes()
+        part.take_symbols()
         for n in part.crossing:
             source = keys[n]
             assert source < key
-            asked.setdefault(source, _Builder(graph, keys, source)).handed[n] = None
+            asked.setdefault(source, _Section(graph, keys, source)).handed[n] = None
     return built
 
 
 def _wired(
-    graph: Graph, built: Mapping[Key, _Builder], ends: Mapping[int, Key], written: dict[int, int]
+    graph: Graph, built: Mapping[Key, _Section], ends: Mapping[int, Key], written: dict[int, int]
 ) -> tuple[tuple[Part, ...], tuple[tuple[int, int], ...]]:
     """The parts in order, and the results."""
     order = sorted(built)
-    at = {n: (WHOLE, i) for i, n in enumerate(graph.inputs)}
+    at: dict[Node | SymInt, tuple[int, int]] = {n: (WHOLE, i) for i, n in enumerate(graph.inputs)}
     results: dict[int, tuple[int, int]] = {}
     parts = []
     for number, key in enumerate(order):
@@ -289,18 +257,13 @@ def _wired(
         outs = [graph.outputs[o] for o in given] + [*part.handed]
         first = len(outs)
         outs += [graph.outputs[o] for o in rest]
-        taken = sorted(part.inputs, key=lambda n: n not in part.given)
+        taken = part.takes
         index = {n: i for i, n in enumerate(taken)}
         writes = tuple(
             (index[graph.inputs[written[o]]], first + k) for k, o in enumerate(rest) if o in written
         )
         name = graph.name + ("_on_host" if key[1] == CPU else "")
-        made = Graph(
-            tuple(part.inputs[n] for n in taken),
-            tuple(part.nodes),
-            tuple(part.mapped[n] for n in outs),
-            name if len(order) <= 2 else f"{name}_{number}",
-        )
+        made = part.graph(outs, name if len(order) <= 2 else f"{name}_{number}")
         takes = tuple(at[n] for n in taken)
         received = frozenset(at[n][1] for n in taken if n in part.given and part.inputs[n] is not n)
         parts.append(Part(made, Ends(key[1], takes, writes), key[0], received))

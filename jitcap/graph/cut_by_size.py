@@ -23,19 +23,18 @@ from eager.device.array import DeviceArray
 from eager.sizes.aval import scalar_aval
 from eager.sizes.substitute import substitute, symbols_in
 from eager.sizes.symint import Symbol, SymInt, evaluate, of_atom
+from jitcap.graph.cut import Section
 from jitcap.graph.graph import (
     BIND,
     CHECK,
     ITEM,
     SIZE,
-    Arg,
     Graph,
     Node,
     is_definer,
     placeholder,
     sizes_found,
     symbol,
-    with_args,
 )
 
 Run = Callable[..., list[Any]]
@@ -78,7 +77,7 @@ def cut(graph: Graph, writes: Sequence[tuple[int, int]] = ()) -> Pieces:
     """The pieces of a graph; `writes` pairs (input index, output index) of what is written back."""
     ready, last = _levels(graph)
     place = _places(graph, ready, last)
-    builders = [_Builder(graph, place, i) for i in range(last + 1)]
+    sections = [_Section(graph, place, i) for i in range(last + 1)]
     written = {o for _, o in writes}
     plain = [i for i, o in enumerate(graph.outputs) if i not in written and o.op is not CHECK]
     early = {
@@ -88,20 +87,20 @@ def cut(graph: Graph, writes: Sequence[tuple[int, int]] = ()) -> Pieces:
     }
     ends = [i for i, o in enumerate(graph.outputs) if o not in early and not _is_of_sizes(o)]
     at = {o: k for k, o in enumerate(ends)}
-    outputs = [builders[-1].get(graph.outputs[i]) for i in ends]
-    targets = [builders[-1].get(graph.inputs[i]) for i, _ in writes]
+    for n in (*(graph.outputs[i] for i in ends), *(graph.inputs[i] for i, _ in writes)):
+        sections[-1].get(n)
     wanted = dict.fromkeys(early)
     for n in filter(is_definer, graph.nodes):
         wanted.update(dict.fromkeys(n.parents))
-    for b in builders:
-        wanted.update((v, None) for v in b.inputs if isinstance(v, Node))
-    pieces = []
-    for i, b in enumerate(builders[:-1]):
-        gives = tuple(v for v in wanted if place.get(v) == i)
-        pieces.append(b.piece([b.mapped[v] for v in gives], gives))
-    whole = builders[-1].piece(outputs, tuple(graph.outputs[i] for i in ends))
-    index = {n: i for i, n in enumerate(whole.graph.inputs)}
-    back = [(index[t], at[o]) for t, (_, o) in zip(targets, writes, strict=True)]
+    for section in sections:
+        wanted.update(dict.fromkeys(section.crossing))
+    pieces = [
+        section.piece([v for v in wanted if place.get(v) == i])
+        for i, section in enumerate(sections[:-1])
+    ]
+    whole = sections[-1].piece([graph.outputs[i] for i in ends])
+    index = {x: i for i, x in enumerate(whole.takes)}
+    back = [(index[graph.inputs[i]], at[o]) for i, o in writes]
     of_last = iter(range(len(plain)))  # what the last piece gives its caller, in order
     results = [graph.outputs[i] if graph.outputs[i] in early else next(of_last) for i in plain]
     checks = [o for o in dict.fromkeys(graph.outputs) if _is_of_sizes(o)]
@@ -180,67 +179,41 @@ def _behind(nodes: Iterable[Node], ready: dict[Node, int], level: int) -> tuple[
     return tuple(n for n in nodes if ready[n] == level)
 
 
-class _Builder:
-    """One piece: its nodes, in terms of its own inputs."""
+class _Section(Section):
+    """One piece, and the views of earlier ones that it does again."""
 
     def __init__(self, graph: Graph, place: dict[Node, int], number: int) -> None:
-        self.whole = graph
-        self.number = number
-        self.place = place
-        self.inputs: dict[Node | SymInt, Node] = {}  # by what they stand for
-        self.nodes: list[Node] = []
-        self.mapped: dict[Node, Node] = {}
+        super().__init__(graph)
+        self.place, self.number = place, number
         for n in graph.nodes:
             if place.get(n) == number:
-                self._add(n)
+                self.get(n)
 
-    def _add(self, n: Node) -> Node:
-        args: tuple[Arg, ...] = tuple(self.get(a) if isinstance(a, Node) else a for a in n.args)
-        made = self.mapped[n] = with_args(n, args)
-        self.nodes.append(made)
-        return made
+    def computes(self, n: Node) -> bool:
+        again = n.op.kind in AGAIN and n in self.place
+        return again or self.place.get(n) == self.number
 
-    def get(self, value: Node) -> Node:
-        """A value of the whole in this piece."""
-        found = self.mapped.get(value)
-        if found is not None:
-            return found
-        if value.op.kind in AGAIN and value in self.place:
-            return self._add(value)
-        if value.op is SIZE:
-            return self._size(value.attrs["size"])
-        name = f"v{len(self.inputs)}"
-        made = value if value in self.whole.inputs else placeholder(name, value.aval)
-        self.inputs[value] = self.mapped[value] = made
-        return made
+    def take(self, n: Node) -> None:
+        if n.op is SIZE:
+            self.mapped[n] = self.size(n.attrs["size"])
+        else:
+            super().take(n)
 
-    def _size(self, size: SymInt) -> Node:
-        """A size as a number."""
-        found = self.inputs.get(size)
-        if found is None:
+    def size(self, size: SymInt) -> Node:
+        """A size as a number among the inputs."""
+        if size not in self.inputs:
             ((monomial, c), *more) = size.terms
             lone = not more and c == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol)
             made = symbol(size) if lone else placeholder(f"v{len(self.inputs)}", _NUMBER)
-            found = self.inputs[size] = made
-        return found
+            self.inputs[size] = made
+        return self.inputs[size]
 
-    def piece(self, outputs: Sequence[Node], gives: tuple[Node, ...]) -> Piece:
-        """The piece that was built, with the symbols that occur in it among the inputs."""
-        values = (*self.inputs.values(), *self.nodes)
-        used = symbols_in((n.attrs, *(a.shape for a in n.avals)) for n in values)
-        given = {n.attrs["symbol"]: n for n in self.whole.inputs if "symbol" in n.attrs}
-        for s in sorted(used, key=lambda s: s.name):
-            if s.name in given:
-                self.get(given[s.name])
-            else:
-                self._size(of_atom(s))
-        graph = Graph(
-            tuple(self.inputs.values()),
-            tuple(self.nodes),
-            tuple(outputs),
-            f"{self.whole.name}_{self.number}" if self.number else self.whole.name,
-        )
-        return Piece(graph, tuple(self.inputs), gives)
+    def piece(self, gives: Sequence[Node]) -> Piece:
+        """The piece, when everything was asked for."""
+        for s in self.take_symbols():
+            self.size(of_atom(s))
+        name = f"{self.whole.name}_{self.number}" if self.number else self.whole.name
+        return Piece(self.graph(gives, name), self.takes, tuple(gives))
 
 
 # ---------------------------------------------------------------------------------- the run
