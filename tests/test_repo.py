@@ -217,3 +217,17 @@ def test_docstrings_begin_with_their_noun():
                     if vague.match(ast.get_docstring(node) or ""):
                         faults.append(f"{path.relative_to(ROOT)}: {ast.get_docstring(node)[:60]}")
     assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("package", ["eager", "codegen"])
+def test_words_have_one_meaning(package):
+    """CONTRIBUTING.md says which: a function or class of that name is something else here."""
+    pattern = re.compile(
+        r"^ *(?:def|class) (_*(?:place[sd]?|parts?|pieces?|whole|kept))\b", re.M | re.I
+    )
+    named = {
+        f"{name_of(path)}: {name}"
+        for path in (ROOT / package).rglob("*.py")
+        for name in pattern.findall(path.read_text())
+    }
+    assert not named - {"eager/core/traced.py: part"}, named

@@ -255,9 +255,9 @@ class Loop:
     def record(self, step: Step, needs: Sequence[bool]) -> None:
         """Run the body on stand-ins; `needs`: which carries have a history."""
         pairs = zip(self.start, needs, strict=True)
-        self.carries = [self.place(f"carry{i}", t.aval, on) for i, (t, on) in enumerate(pairs)]
+        self.carries = [self.step_value(f"carry{i}", t.aval, on) for i, (t, on) in enumerate(pairs)]
         self.slices = [
-            self.place(
+            self.step_value(
                 f"x{i}",
                 Aval(tuple(t.shape[1:]), t.dtype, t.aval.device),
                 mode.enabled and differentiable(t.dtype) and t.requires_grad,
@@ -278,7 +278,7 @@ class Loop:
         if any(node.retained or node.hooks for node in inner):
             self.tracer.refuse_effect("retain_grad() or a hook inside the body of a loop")
 
-    def place(
+    def step_value(
         self, name: str, aval: Aval, needs: bool, strides: tuple[int, ...] | None = None
     ) -> Tensor:
         """A tensor that stands for a value of each step; it may not be written."""

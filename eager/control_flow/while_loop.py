@@ -200,7 +200,7 @@ class _Plain:
         self.avals = [aval_of(x) for x in start]
         loop = Loop(tracer, [], [], 0, False)
         stands = [
-            loop.place(f"carry{i}", x.aval, False)
+            loop.step_value(f"carry{i}", x.aval, False)
             if isinstance(x, Tensor)
             else value_of(tracer, x, tracer.placeholder(f"carry{i}", aval), aval)
             for i, (x, aval) in enumerate(zip(start, self.avals, strict=True))

@@ -307,8 +307,8 @@ def all_to_all_single(
     _require_tensors(name, output, input)
     if output.dtype is not input.dtype:
         raise TypeError(f"{name}(): the tensors are {input.dtype} and {output.dtype}")
-    received = _parts(name, output, output_split_sizes, found.size(), "output")
-    sent = _parts(name, input, input_split_sizes, found.size(), "input")
+    received = _split_sizes(name, output, output_split_sizes, found.size(), "output")
+    sent = _split_sizes(name, input, input_split_sizes, found.size(), "input")
     if tracing():
         rows = {"received": tuple(received), "sent": tuple(sent)}
         return _in_graph(found, ALL_TO_ALL, output, input, async_op, **rows)
@@ -324,7 +324,7 @@ def all_to_all_single(
     )  # fmt: skip
 
 
-def _parts(name: str, tensor: Tensor, sizes: Any, ranks: int, what: str) -> list[int]:
+def _split_sizes(name: str, tensor: Tensor, sizes: Any, ranks: int, what: str) -> list[int]:
     """Rows that each rank gets, or gives."""
     rows = tensor.shape[0] if tensor.ndim else 0
     if sizes is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from eager.base.host_only import host_only
 from eager.core.tensor import Tensor
-from eager.distributed.collectives import _parts, _require_op, _root
+from eager.distributed.collectives import _require_op, _root, _split_sizes
 from eager.distributed.engine import ReduceOp
 from eager.distributed.groups import resolve
 from eager.distributed.ops import (
@@ -97,7 +97,7 @@ def all_to_all_single(
     if found is None:
         return self
     n = found.size()
-    _parts("all_to_all_single", self, input_split_sizes, n, "input")
+    _split_sizes("all_to_all_single", self, input_split_sizes, n, "input")
     sent = tuple(input_split_sizes or [self.shape[0] // n] * n)
     received = tuple(output_split_sizes or sent)
     return taken(ALL_TO_ALL, self, group=found.number, received=received, sent=sent)

@@ -39,8 +39,8 @@ class ConstantMemory:
                 )
 
     def leaves(self, array: Any, *, tensor: bool = False) -> None:
-        """It is made again, with memory of its own, for what comes after the capture: an array, or
-        the one of a tensor that no operation used."""
+        """Note an array (or that of a tensor that no operation used) that outlives the capture: it
+        is made again, with memory of its own."""
         known = any(array is a and tensor is of_tensor for a, of_tensor in self._left)
         if type(array) is np.ndarray and not known:
             self._left.append((array, tensor))

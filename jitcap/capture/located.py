@@ -127,7 +127,7 @@ def below(error: BaseException, place: Frame) -> TracebackType | None:
 
 
 def _no_traceback() -> TracebackType:
-    """Of no frame of the program, and none of capture."""
+    """Traceback of no frame of the program, and none of capture."""
     return TracebackType(None, sys._getframe(), 0, 1)
 
 

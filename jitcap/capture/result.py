@@ -221,7 +221,7 @@ class Captured:
         return [("do", ("attach", "h", *lists, ("after", "o", count)))]
 
     def code(self) -> CodeType:
-        """Of the entry, to be linked with what it calls."""
+        """Code of the entry, to be linked with what it calls."""
         self.text = self.source()
         return compile(self.text, f"<entry of {self.name}>", "exec")
 

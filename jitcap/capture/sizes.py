@@ -430,8 +430,8 @@ def is_name(text: str) -> bool:
 
 
 def seen(guard: Guard, value: Any) -> Iterator[str]:
-    """Of a guard that fails for `value`: the sizes that have changed, each with what it was and is,
-    since those that change alike may be one symbol."""
+    """Sizes that have changed where a guard fails for `value`, each with what it was and is: those
+    that change alike may be one symbol."""
     name = guard.origin.show()
     if isinstance(guard, SameSize):
         yield f"{name}{MARK}{value}"

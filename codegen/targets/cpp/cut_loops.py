@@ -1,4 +1,5 @@
-"""In the third stage: loops cut where a condition on their counter changes. Kernel -> Kernels.
+"""In the third stage: index-set splitting, loops cut where a condition on their counter changes.
+Kernel -> Kernels.
 
 A concatenation or padding is written `x[i] if i < 32 else y[i - 32]`. Cut at 32 there are two loops
 without a condition, each of which reads and writes straight through memory. Rows are independent,

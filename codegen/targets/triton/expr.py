@@ -303,7 +303,7 @@ class Block(Walk[Text]):
         if x.arg.dtype is dt.bool_ and x.dtype in (dt.float16, dt.bfloat16):
             return Text(f"{arg.text}.to(tl.float32).to({table.type_name(x.dtype)})", arg.dims)
         if x.arg.dtype.is_floating_point and not x.dtype.is_floating_point:
-            return Text(f"jc.whole({bare(arg.text)}, {table.type_name(x.dtype)})", arg.dims)
+            return Text(f"jc.to_int({bare(arg.text)}, {table.type_name(x.dtype)})", arg.dims)
         return Text(f"{arg.text}.to({table.type_name(x.dtype)})", arg.dims)
 
     def select(self, x: Select, guard: Guard) -> Text:

@@ -43,7 +43,7 @@ def sum_(iterable: Iterable[Any], /, start: Any = 0) -> Any:
 
 
 def sum_each(iterable: Iterable[Any], /, start: Any = 0) -> Any:
-    """Of an iterator of the program's own, which is asked for none itself."""
+    """Sum of an iterator of the program's own, which is asked for none itself."""
     return _sum(_each(iter(iterable)), start)
 
 

@@ -460,7 +460,7 @@ class Elements:
     ) -> Tensor:
         """Stand-in for an element of these; `stacked` makes a tensor of all, `real` the one of a
         step."""
-        place = self.loop.place(f"x{len(self.stacks)}", aval, needs, strides)
+        place = self.loop.step_value(f"x{len(self.stacks)}", aval, needs, strides)
         self.loop.slices.append(place)
         self.stacks.append(stacked)
         self.rows[id(place)] = place, real

@@ -39,7 +39,7 @@ def divide(a, b):
 
 
 @triton.jit
-def whole(x, kind: tl.constexpr):
+def to_int(x, kind: tl.constexpr):
     """A float as an int, as NumPy's and the C++ backend's on a CPU of x86: narrow ones are cut out
     of 32 bits, and what does not fit (NaN, too) is the least. (For Triton it is undefined.)"""
     wide: tl.constexpr = tl.int64 if kind == tl.int64 else tl.int32
