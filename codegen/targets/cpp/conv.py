@@ -24,6 +24,12 @@ BY_BATCH_WEIGHT: Final = ((16, 2, 1), (64, 8, 6), (256, 12, 6))  # of weight gra
 # Places up to which depthwise ones are by batch, too (channels are their lanes then): at stride 1,
 # and above, where bands are slow. Measured: 1.1 to 15 times as fast.
 DEPTHWISE: Final = (196, 256)
+# Up to so many places of the result, and samples (forward; of gradients by the input), filters are
+# not packed (jitcap_conv_patches.h), if there are so many channels for each sample. Measured: 1.1
+# to 3.4 times as fast; for more samples forms that pack them are faster.
+FEW_PLACES: Final = 16
+FEW_SAMPLES: Final = {"conv": 2, "conv_input_grad": 1}
+FEW_CHANNELS: Final = 32
 SLACK: Final = 128  # elements that the last tile of a band may read past its end
 _OPERANDS: Final = "const Conv &, const {T} *, const {T} *, {T} *, ConvRoom<{T}>"
 FORWARD: Final = f"void conv<{{T}}>({_OPERANDS})"
@@ -66,6 +72,13 @@ class Geometry:
             return places <= DEPTHWISE[max(self.stride) > 1] and self.c >= 8
         few = min(self.c, self.o) // self.groups
         return any(places <= p and few >= c and self.n >= n for p, c, n in limits)
+
+    def by_patches(self, samples: int) -> bool:
+        """True if it is a product of the filters as they lie, for so many samples at most."""
+        if not same(self.groups, 1) or not is_static((self.n, *self.size, *self.out)):
+            return False
+        few = self.n <= samples and 0 < numel(self.out) <= FEW_PLACES
+        return few and min(map(hint, (self.c, self.o))) >= FEW_CHANNELS * self.n
 
     @property
     def is_depthwise(self) -> bool:
@@ -184,6 +197,9 @@ def _correlate(w: Writer, g: Geometry, name: str, reach: list[_Reach], cin: int,
     if g.is_product:
         _product(w, g, weight, source, cout)
         return
+    if g.by_patches(FEW_SAMPLES[name]):
+        _by_patches(w, g, weight, source)
+        return
     packed = g.groups * _padded(cout, size) * cin * g.taps
     if g.by_batch(BY_BATCH if name == "conv" else BY_BATCH_INPUT):
         results, places = map(numel, (g.out, g.size) if name == "conv" else (g.size, g.out))
@@ -205,6 +221,27 @@ def _product(w: Writer, g: Geometry, weight: str, source: str, cout: int) -> Non
     order = f"1, {c}" if w.step.name == "conv_input_grad" else f"{c}, 1"
     a, b = f"{{{weight}, {order}}}", f"{{{source}, {line}, 1}}"
     w.call(f"dot<{w.ctype(0)}>", cout, places, cin, a, b, w.out(), 1, "batch")
+
+
+def _by_patches(w: Writer, g: Geometry, weight: str, source: str) -> None:
+    """Per sample, weights (o, c x taps) times (c x taps, places), or their transpose times the
+    gradient (o, places)."""
+    ctype, size = w.ctype(0), w.step.out_avals[0].dtype.itemsize
+    depth, places = g.c * g.taps, numel(g.out)
+    patches = f"({ctype} *){w.take(g.n * depth * places * size)}"
+    reads = f"(i64 *){w.take(8 * g.taps * places)}"
+    w.constant("Conv", "g", g.text())
+    dot = f"dot<{ctype}>"
+    if w.step.name == "conv":
+        w.table("i64", "batch", (g.n, 0, depth * places))
+        w.call(f"conv_patches<{ctype}>", "g", source, patches, reads)
+        a, b = f"{{{weight}, {depth}, 1}}", f"{{{patches}, 1, {depth}}}"
+        w.call(dot, g.o, places, depth, a, b, w.out(), 1, "batch")
+    else:
+        w.table("i64", "batch", (g.n, 0, g.o * places))
+        a, b = f"{{{weight}, 1, {depth}}}", f"{{{source}, {places}, 1}}"
+        w.call(dot, depth, places, g.o, a, b, patches, 1, "batch")
+        w.call(f"conv_from_patches<{ctype}>", "g", patches, w.out(), reads)
 
 
 def conv_weight_grad(w: Writer) -> None:

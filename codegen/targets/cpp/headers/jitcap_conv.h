@@ -13,7 +13,7 @@
 // are few and rows long, or a group has hardly any channels (depthwise), lanes run along the row
 // instead. Every result is a sum in one fixed order: the number of threads changes nothing.
 #pragma once
-#include "jitcap_conv_maps.h"
+#include "jitcap_conv_patches.h"
 #include "jitcap_dot.h"
 
 namespace jc {

@@ -57,6 +57,10 @@ CASES = [
     Case((2, 20, 12, 12), (70, 20, 3, 3), padding=1, dtype="float64"),
     Case((2, 6, 7, 9), (4, 3, 3, 3), stride=2, padding=1, groups=2, dtype="float64"),
     Case((17, 15, 3, 3), (33, 15, 3, 3), padding=1, dtype="float64"),
+    # Few places, with filters as they lie.
+    Case((1, 33, 4, 4), (40, 33, 3, 3), padding=1),
+    Case((2, 64, 2, 5, 4), (65, 64, 2, 3, 2), padding=1, stride=2, dilation=2),
+    Case((1, 40, 9), (32, 40, 3), stride=3, dtype="float64"),
 ]
 
 
