@@ -21,15 +21,17 @@ os.environ.setdefault("JITCAP_STRICT", "1")
 CACHE = "" if "JITCAP_CACHE_DIR" in os.environ else tempfile.mkdtemp(prefix="jitcap-test-cache-")
 os.environ.setdefault("JITCAP_CACHE_DIR", CACHE)
 
-# What all the tests and torch leave behind is most of the memory, lives to the end, and takes a third
-# of a second to look through: old objects are looked at a tenth as often.
-gc.set_threshold(*gc.get_threshold()[:2], 10 * gc.get_threshold()[2])
-
 
 def pytest_unconfigure() -> None:
     """Workers have the cache of the process that started them, which is the last to end."""
     if CACHE:
         shutil.rmtree(CACHE, ignore_errors=True)
+
+
+def pytest_collection_finish() -> None:
+    """What all tests and torch left behind lives to the end: seven hundred thousand objects, which no
+    collection of garbage and no look for all tensors needs to go through."""
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -5,25 +5,19 @@ nothing installed, and also looks at imports inside functions.
 """
 
 import ast
-import functools
 import re
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import pytest
+from sources import nodes
 
 ROOT = Path(__file__).resolve().parent.parent
 STACK = ("eager", "codegen", "jitcap")
 REFERENCES = ("torch", "jax")
 
 SOURCES = [path for package in STACK for path in sorted((ROOT / package).rglob("*.py"))]
-
-
-@functools.cache
-def nodes(path):
-    """Every node of a source."""
-    return list(ast.walk(ast.parse(path.read_text())))
 
 
 def imported_names(node):

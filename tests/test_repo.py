@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from sources import nodes, tree
 
 import eager
 import jitcap
@@ -34,7 +35,7 @@ def name_of(path):
 
 
 def function_lengths(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, node.lineno, node.end_lineno - node.lineno + 1
 
@@ -59,7 +60,7 @@ def test_class_length():
     long = [
         f"{name_of(path)}:{node.lineno} {node.name} is {node.end_lineno - node.lineno + 1} lines"
         for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef) and node.end_lineno - node.lineno >= MAX_CLASS_LINES
     ]
     assert not long, "\n".join(long)
@@ -86,7 +87,7 @@ def test_every_module_says_its_place(package):
     silent = [
         name_of(path)
         for path in sorted((ROOT / package).rglob("*.py"))
-        if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
+        if path.read_text().strip() and not ast.get_docstring(tree(path))
     ]
     assert not silent, silent
 
@@ -104,7 +105,7 @@ def test_tests_take_torch_by_importorskip():
     faults = [
         f"{name_of(path)}:{node.lineno}"
         for path in sorted((ROOT / "tests").rglob("*.py"))
-        for node in ast.parse(path.read_text()).body
+        for node in tree(path).body
         if isinstance(node, ast.Import | ast.ImportFrom)
         and any(
             name.split(".")[0] == "torch"
@@ -212,7 +213,7 @@ def test_docstrings_begin_with_their_noun():
     faults = []
     for package in ("eager", "codegen", "jitcap"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in nodes(path):
                 if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
                     if vague.match(ast.get_docstring(node) or ""):
                         faults.append(f"{path.relative_to(ROOT)}: {ast.get_docstring(node)[:60]}")

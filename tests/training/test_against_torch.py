@@ -125,7 +125,14 @@ def compare_state(ours, theirs, *bounds):
                 close(f"optimizer {number} {name}", ours_by_number[number][name], value, *bounds)
 
 
-@pytest.mark.parametrize(("optimizer", "dtype"), ELEMENT)
+# The bounds of AdamW in float32 are wide, and the other two have its code and its numbers.
+STEPPED = [
+    pytest.param(*key, marks=[pytest.mark.nightly] * (key == ("adamw", "float32")))
+    for key in ELEMENT
+]
+
+
+@pytest.mark.parametrize(("optimizer", "dtype"), STEPPED)
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
 @pytest.mark.parametrize("name", CASES)
 def test_twenty_steps(name, optimizer, compiled, dtype):

@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from sources import nodes
 
 import eager
 import jitcap.capture
@@ -22,7 +23,7 @@ def test_only_kinds_hold_the_real_object():
     for path in sorted(CAPTURE.rglob("*.py")):
         if path.parent.name == "kinds" or path.name == "outside.py":
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Attribute) and node.attr == "real":
                 faults.append(f"{path.name}:{node.lineno}")
     assert not faults, faults
@@ -34,7 +35,7 @@ def test_shadows_are_made_by_kinds():
     for path in sorted(CAPTURE.rglob("*.py")):
         if path.parent.name == "kinds" or path.name == "outside.py":
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             name = getattr(getattr(node, "func", None), "id", "")
             if isinstance(node, ast.Call) and name.endswith("Shadow"):
                 faults.append(f"{path.name}:{node.lineno} {name}")

@@ -66,8 +66,16 @@ def same_gradients(plain: Any, model: Any) -> bool:
     )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", MODELS)
+# Convolutions and attention with their gradients take the C++ compiler longest; test_sizes.py has both.
+NIGHTLY = {("cnn", "cpp"), ("gpt", "cpp"), ("gpt", "python")}
+CASES = [
+    pytest.param(name, backend, marks=[pytest.mark.nightly] * ((name, backend) in NIGHTLY))
+    for name in MODELS
+    for backend in BACKENDS
+]
+
+
+@pytest.mark.parametrize(("name", "backend"), CASES)
 def test_models(name: str, backend: str) -> None:
     build, batch = MODELS[name]
     plain, model = twins(build)

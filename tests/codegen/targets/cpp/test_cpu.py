@@ -460,7 +460,11 @@ JC_ENTRY int product_float32(void **b, const double *s, void *) { return product
 """
 
 
-@pytest.mark.parametrize("isa", ["native", "avx512", "avx2", "baseline"])
+# "native" is AVX-512 or AVX2 in most processors.
+ISAS = ["native", pytest.param("avx512", marks=pytest.mark.nightly), "avx2", "baseline"]
+
+
+@pytest.mark.parametrize("isa", ISAS)
 def test_bricks_of_all_instruction_sets(isa):
     """With operands as they lie, and with panels that were made before."""
     if isa != "native" and "x86" not in platform.machine():
