@@ -8,6 +8,7 @@ import eager
 from jitcap import explain, graph_break, jit
 
 BACKENDS = ("eager", "python", "cpp")
+EACH = ("eager", "python", pytest.param("cpp", marks=pytest.mark.once))
 
 
 def outcome(fn, *args):
@@ -61,14 +62,20 @@ def positions(kind):
 GOOD, BAD = eager.tensor([0, 3]), eager.tensor([0, 4])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("place", range(4))
+ANYWHERE = [(place, backend) for place in range(4) for backend in ("eager", "python")]
+ANYWHERE += [
+    pytest.param(place, "cpp", marks=[pytest.mark.once, *[pytest.mark.nightly] * (place in (1, 2))])
+    for place in range(4)
+]
+
+
+@pytest.mark.parametrize(("place", "backend"), ANYWHERE)
 def test_an_index_out_of_range_anywhere(place, backend):
     compiled = alike(positions(place), [(GOOD,), (BAD,), (GOOD,), (BAD,)], backend=backend)
     assert compiled.stats.discards == 2
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", EACH)
 def test_what_was_read_is_not_used(backend):
     def make():
         p, log = eager.ones(3), []
@@ -97,7 +104,7 @@ def test_a_part_of_what_was_read_is_used():
     alike(make, [(GOOD[:1].clone(),), (BAD,), (eager.tensor([0, 1]),), (eager.tensor([0, 9]),)])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", EACH)
 def test_the_index_depends_on_what_is_written(backend):
     """The write must come first: it goes through a temporary."""
 
@@ -114,7 +121,7 @@ def test_the_index_depends_on_what_is_written(backend):
     alike(make, [()] * 4, backend=backend)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", EACH)
 def test_written_through_the_index(backend):
     def make():
         p, log = eager.zeros(3), []

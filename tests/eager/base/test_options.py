@@ -91,6 +91,7 @@ def not_read(path):
         yield from ((node.lineno, node.name, n) for n in names if n not in used | {"self", "cls"})
 
 
+@pytest.mark.once
 def test_every_parameter_is_read_or_has_a_reason():
     reasons = {name for names in NOT_READ for name in names.split()}
     silent = []

@@ -86,6 +86,7 @@ def test_one_graph(name, signs):
 TOGETHER = 8  # programs in one graph
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("first", range(0, len(ONE), TOGETHER))
 def test_compiled_code(first):
     parts = list(ONE.values())[first : first + TOGETHER]

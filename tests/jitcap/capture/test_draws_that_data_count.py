@@ -153,7 +153,7 @@ ROUNDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", ["eager", None])
+@pytest.mark.parametrize("backend", ["eager", pytest.param("cpp", marks=pytest.mark.once)])
 @pytest.mark.parametrize("program", PROGRAMS + ROUNDS, ids=lambda p: p.__name__)
 def test_draws_are_those_of_plain_python(program, backend):
     compiled, drawn = jit(program, backend=backend), set()

@@ -344,6 +344,7 @@ def agree(found, expected):
         np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("fn", [*ROLLED, *OTHERS], ids=lambda fn: fn.__name__)
 def test_values_and_gradients_are_those_of_the_loop(fn):
     given = inputs()
