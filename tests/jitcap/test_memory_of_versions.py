@@ -67,3 +67,12 @@ def test_reset_in_the_middle_of_calls():
     assert all(found)
     jitcap.reset()
     assert POOL.held() == 0
+
+
+def test_a_compile_leaves_nothing_frozen():
+    gc.unfreeze()  # the tests froze what there was
+    try:
+        assert jit(lambda x: x + 1, backend="eager")(eager.ones(1)).item() == 2
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.freeze()
