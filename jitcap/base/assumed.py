@@ -20,6 +20,7 @@ class Assumed:
                 "for", instruction) that are no node of the graph, but interpreted as they stand
     caches      ids of functions whose caches are asked, and not looked through
     addresses   True if sets of objects have an order that their addresses decide
+    apart       True if calls of layers that are alike are interpreted, each by itself
     """
 
     varying: frozenset[str] = frozenset()
@@ -28,6 +29,7 @@ class Assumed:
     sites: frozenset[tuple[Any, ...]] = frozenset()
     caches: frozenset[int] = frozenset()
     addresses: bool = False
+    apart: bool = False
 
     def __or__(self, more: Assumed) -> Assumed:
         return Assumed(*(getattr(self, name) | getattr(more, name) for name in _FIELDS))

@@ -227,11 +227,12 @@ class Record:
 
 
 class Again(BaseException):
-    """A loop that was recorded as a whole cannot be: capture again, with it as it stands."""
+    """The loop at a site, which was recorded as a whole, cannot be, or, without a site, calls that
+    were copied: capture again, with these as they stand."""
 
-    def __init__(self, site: tuple[Any, ...]) -> None:
+    def __init__(self, site: tuple[Any, ...] | None = None) -> None:
         super().__init__()
-        self.lesson = Assumed(sites=frozenset({site}))
+        self.lesson = Assumed(apart=True) if site is None else Assumed(sites=frozenset({site}))
 
 
 class Break(Exception):

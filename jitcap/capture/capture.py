@@ -35,6 +35,7 @@ from jitcap.base.origin import (
 from jitcap.base.walks import reach
 from jitcap.capture.attempts import Attempts
 from jitcap.capture.bytecode import UnsupportedPython, decode
+from jitcap.capture.call_copies import require_no_copies
 from jitcap.capture.control.paths import looks, needed
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
@@ -130,7 +131,8 @@ def tracing(session: S) -> Iterator[S]:
         current_tracer.reset(token)
         teller.reset(tells)
         session.outside.forget()
-        for table in (session.hashed, session.inputs, session.owners, session.cells):
+        kept = session.hashed, session.inputs, session.owners, session.cells, session.layers.found
+        for table in kept:
             table.clear()
 
 
@@ -314,6 +316,7 @@ def _derived(session: Session, end: Epilogue) -> Joint | None:
     derivative is a Break: only `backward()` would raise it."""
     if not end.slots:
         return None
+    require_no_copies(end.slots)
     tracer = session.tracer
     written = [s.node for s, _ in end.writes]
     tracer.deriving = True

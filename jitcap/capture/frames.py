@@ -103,7 +103,9 @@ def _default(s: Session, fn: FunctionType, field: str, holder: Any, key: Any) ->
         return value
     if field == "__kwdefaults__":
         return s.getitem(s.getattr(fn, field), key)
-    place = Attribute(owner or Fixed(fn, fn.__qualname__), field)
+    place = s.defaults.get(id(fn))
+    if place is None:
+        place = s.defaults[id(fn)] = Attribute(owner or Fixed(fn, fn.__qualname__), field)
     s.guard(Is, place, holder)
     if kind_of_class(type(value)).constant:
         return value

@@ -30,6 +30,7 @@ from jitcap.base.origin import Attribute, Drawn, Fixed, Origin
 from jitcap.capture import host, numbers, operators
 from jitcap.capture.builtins import polyfills
 from jitcap.capture.builtins import table as _table  # noqa: F401 - fills HANDLERS
+from jitcap.capture.calls import Calls
 from jitcap.capture.control import branch as branches
 from jitcap.capture.control.extremes import extreme
 from jitcap.capture.control.log import Log
@@ -123,7 +124,7 @@ class Session(base.Session):
         self.search: Search | None = None  # for all refusals, not for a graph
         self.log = Log()
         self.ties = Ties(self)
-        self.templates = Templates(self)
+        self.templates, self.layers = Templates(self), Calls(self)
         self.host_calls: list[host.HostCall] = []
         self.drawn: dict[Node, Drawn] = {}  # graph input -> the number that the host draws for it
 

@@ -13,7 +13,7 @@ records, and the next ones get copies of it.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 from eager.base.dataclass import dataclass
@@ -138,7 +138,7 @@ class Template:
 def recorded(s: Any, fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Template | None]:
     """Result of the call, and the template of the nodes it recorded, if they can be copied."""
     tracer = s.tracer
-    start, known, state = len(tracer.nodes), len(tracer.checks), _state(s)
+    start, known, state = len(tracer.nodes), len(tracer.checks), state_of(s)
     tensors = [(i, x) for i, x in enumerate(args) if isinstance(x, Tensor)]
     given = {x._array.handle: i for i, x in reversed(tensors)}
     before = [_marks(x) for _, x in tensors]
@@ -167,7 +167,7 @@ def recorded(s: Any, fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any
     if len(checks) != sum(n.op is CHECK for n in nodes):
         return result, None
     rows = tuple((n.op, tuple(map(code, n.args)), n.attrs, n.avals) for n in nodes)
-    return result, Template(rows, checks, tuple(writes), _state(s) == state)
+    return result, Template(rows, checks, tuple(writes), state_of(s) == state)
 
 
 def _marks(x: Tensor) -> tuple[Any, ...]:
@@ -179,14 +179,15 @@ def _marks(x: Tensor) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _state(s: Any) -> list[int]:
-    """Sizes of the tables of a capture, other than those that grow as it records."""
+def state_of(s: Any, apart: Container[str] = ()) -> list[int]:
+    """Sizes of the tables of a capture, other than those that grow as it records, and some."""
     owners = (s, s.outside, s.sizes, s.ties, s.tracer, s.tracer.outlines)
     tables = [
         len(table)
         for owner in owners
         for name, table in vars(owner).items()
         if isinstance(table, dict | list | set) and not (owner is s.tracer and name in _GROWS)
+        if name not in apart
     ]
     drawn = [draws.count for draws in s.tracer.draws.values()]
     return [*tables, len(s.guards.items), *drawn]

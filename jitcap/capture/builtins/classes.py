@@ -46,9 +46,13 @@ def _part_of_layer(s: Session, method: Any, layer: Any, name: str) -> Any:
 @handles(Module.__call__.__code__)
 def _call_layer(s: Session, method: Any, layer: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call a layer without the handler that trims tracebacks."""
-    tables = ("_forward_pre_hooks", "_forward_hooks")
-    hooked = any(s.truth(s.getattr(layer, table)) for table in tables)
-    return s.call(s.getattr(layer, "_call_with_hooks" if hooked else "forward"), args, kwargs)
+
+    def run() -> Any:
+        tables = ("_forward_pre_hooks", "_forward_hooks")
+        hooked = any(s.truth(s.getattr(layer, table)) for table in tables)
+        return s.call(s.getattr(layer, "_call_with_hooks" if hooked else "forward"), args, kwargs)
+
+    return s.layers.call(layer, args, kwargs, run)
 
 
 @handles_each(

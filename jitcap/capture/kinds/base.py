@@ -119,6 +119,7 @@ class Session:
         self.unwatched: set[int] = set()  # classes of tensors, by id, that run no code at a look
         self.acting: dict[int, bool] = {}  # classes, by id: see `kinds.classes.acts_by_itself`
         self.defaulted: set[int] = set()  # native functions whose defaults are guarded
+        self.defaults: dict[int, Origin] = {}  # where those of interpreted ones lie, by function
         self.special_names: dict[type, frozenset[str]] = {}  # those that are written in Python
         self.lent_classes: dict[type, type] = {}  # of the stand-ins for instances, by their class
         self.lent: dict[int, Any] = {}  # by id of an instance: its stand-in for native code
@@ -347,6 +348,7 @@ class Session:
     undecided: Callable[[Any], bool]
     as_bool: Callable[[Any], Any]
     search: Any  # for all refusals, not for a graph
+    layers: Any  # calls of these that are alike: see `jitcap.capture.calls`
     drawn: dict[Any, Any]  # graph input -> the number that the host draws for it
     host_calls: list[Any]  # put off until the graph has run
     call: Callable[[Any, Args, Kwargs], Any]

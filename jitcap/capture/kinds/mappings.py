@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
+from eager.base.dataclass import dataclass
 from jitcap.base.breaks import Break
 from jitcap.base.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
 from jitcap.base.terms import Row, Term
@@ -44,7 +45,7 @@ class DictShadow(Shadow):
         self.known: set[Any] = set()  # keys of which the twin tells the truth
         self.unasked: set[Any] = set()  # of these, set by the program before anybody looked
         self.numbered: list[Numbered] = []  # of these, run-time numbers
-        self.whole = False
+        self.whole = self.measured = False  # whether all was loaded, or the length was asked
         self.owner: type | None = None  # of an instance dictionary: the class of the instance
         # The class whose methods keep the twin consistent, whatever a subclass overrides.
         self.kind: Any = (
@@ -137,6 +138,10 @@ class DictShadow(Shadow):
         self.base[key] = value = s.outside.load(value, step)
         self.kind.__setitem__(self.twin, key, value)
 
+    def holds(self, key: str) -> bool:
+        """True if there is something under a key, which nobody is told."""
+        return bool(dict.get(self.real, key))
+
     def plain(self) -> bool:
         """True if `real[key]` is the builtin lookup of `dict`, without `__missing__`."""
         cls = type(self.real)
@@ -187,6 +192,7 @@ class DictShadow(Shadow):
             count = dict.__len__(self.real)
             by = self.way("__len__", dict.__len__)
             s.guard(Length, self.origin, count, by)
+            self.measured = True
             return count
         self.complete(s)
         return dict.__len__(self.twin)
@@ -274,6 +280,56 @@ class DictShadow(Shadow):
             for k in self.stored()
             if type(self.base.get(k)) is int and type(dict.__getitem__(self.twin, k)) is int
         }
+
+
+@dataclass(slots=True, eq=False)
+class Entries:
+    """Facts of a dictionary that a call may have read: entries, keys that it lacks, its length."""
+
+    shadow: DictShadow
+    held: dict[Any, Any]
+    absent: tuple[Any, ...]
+    whole: bool
+    measured: bool
+
+    @classmethod
+    def of(cls, shadow: DictShadow) -> Entries | None:
+        """All that is loaded; None where other dictionaries cannot be read alike."""
+        constant = all(type(k) in (str, int) for k in shadow.known)
+        if shadow.unasked or shadow.numbered or not constant:
+            return None
+        held = dict(shadow.kind.items(shadow.twin))
+        absent = sorted((k for k in shadow.known if k not in held), key=str)
+        return cls(shadow, held, tuple(absent), shadow.whole, shadow.measured)
+
+    def again(self, s: Session, other: Any) -> list[tuple[Any, Any]] | None:
+        """Load the same of another dictionary: pairs of a value here and there. None if it does not
+        hold the same keys, or the program has changed it."""
+        mine = self.shadow
+        if type(other) is not DictShadow or other.unasked or other.numbered:
+            return None
+        if other.kin() != mine.kin() or other.kind is not mine.kind:
+            return None
+        for key in self.absent:
+            if dict.__contains__(other.real, key):
+                return None
+            other.touch(s, key)
+        for key in self.held:
+            if type(dict.get(other.real, key)) is not type(dict.get(mine.real, key)):
+                return None
+            other.touch(s, key)
+        if self.whole and [*other.kind.keys(other.real)] != [*self.held]:
+            return None
+        if self.measured and dict.__len__(other.real) != dict.__len__(mine.real):
+            return None
+        if self.whole:
+            other.complete(s)
+        elif self.measured:
+            other.size(s)
+        found = other.twin
+        if other.changed() or not all(dict.__contains__(found, key) for key in self.held):
+            return None
+        return [(value, dict.__getitem__(found, key)) for key, value in self.held.items()]
 
 
 def _is_key(a: Any, b: Any) -> bool:

@@ -8,6 +8,11 @@ import pytest
 import eager
 from eager import nn
 from jitcap import jit
+from jitcap.capture.call_copies import Recorded
+from jitcap.capture.calls import Calls
+from jitcap.capture.capture import capture
+from jitcap.graph.show import show
+from jitcap.passes.dead import dead_code
 
 pytestmark = pytest.mark.once
 
@@ -252,3 +257,108 @@ def test_one_parameter_is_updated_otherwise(name, place):
         return [p.detach().numpy() for p in parameters]
 
     agree(run(functools.partial(jit, backend="eager", fullgraph=True)), run(lambda step: step))
+
+
+class Scaled(Layer):
+    """Numbers from outside are computed with, and asked about; a part is called twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.rate, self.norm = 0.5, nn.LayerNorm(WIDTH)
+
+    def forward(self, x, scale=1.0, mask=None):
+        x = self.norm(self.norm(x)) * (1 - self.rate) * scale
+        return super().forward(x) if self.rate > 0.2 else x
+
+
+@pytest.fixture
+def copies(monkeypatch):
+    """The calls that were copied."""
+    seen, copy = [], Recorded.copy
+    monkeypatch.setattr(Recorded, "copy", watched(copy, seen))
+    return seen
+
+
+# Whether these start again without copies: where no history leaves, they do not.
+BACKWARD = {"once": False, "twice": False, "to a part": False, "of gradients": True, "none": True}
+
+
+@pytest.mark.parametrize("way", BACKWARD)
+def test_a_copy_is_what_interpreting_records(way, copies, monkeypatch):
+    layers = nn.ModuleList([Scaled() for _ in range(6)])
+    layers[4].rate = 0.25
+
+    def step(x):
+        layers.zero_grad()  # then both have their inputs in one order
+        assert [*layers.buffers()]
+        for i, layer in enumerate(layers):
+            x = layer(x, mask=None) if i else layer(x, 2.0)
+        loss = x.square().mean()
+        if way == "to a part":
+            return eager.autograd.grad(loss, [layers[2].up.weight])
+        if way == "of gradients":
+            grads = eager.autograd.grad(loss, layers.parameters(), create_graph=True)
+            loss = loss + sum(g.square().sum() for g in grads)
+        if way != "none":
+            loss.backward(retain_graph=way == "twice")
+        if way == "twice":
+            loss.backward()
+        return loss
+
+    x, attempts = eager.randn(3, WIDTH), []
+    monkeypatch.setattr(Calls, "__init__", watched(Calls.__init__, attempts))
+    found = capture(step, (x,), {})
+    assert len(copies) >= 2
+    assert len(attempts) == 1 + BACKWARD[way]
+    monkeypatch.setattr(Calls, "_key", lambda *args: None)
+    plain = capture(step, (x,), {})
+    assert {(type(g), g.origin.show(), g.expected()) for g in found.guards.items} == {
+        (type(g), g.origin.show(), g.expected()) for g in plain.guards.items
+    }
+    assert show(dead_code(found.graph)) == show(dead_code(plain.graph))
+    assert bool(found.joint) is (way == "none") is bool(plain.joint)
+
+
+def watched(fn, seen):
+    return lambda *args: (seen.append(args), fn(*args))[1]
+
+
+INSIDE = {
+    "in place": lambda i, layer, x, y: y.add_(1) if i == 4 else y,
+    "in place behind": lambda i, layer, x, y: (y, x.mul_(2))[0] if i == 4 else y,
+    "again": lambda i, layer, x, y: layer(y),
+    "flag between": lambda i, layer, x, y: (y, setattr(layer, "flag", not layer.flag))[0],
+    "parameter between": lambda i, layer, x, y: (y, layer.up.bias.data.add_(1))[0],
+    "retained": lambda i, layer, x, y: (y, y.retain_grad())[0],
+    "hook between": lambda i, layer, x, y: (y, y.register_hook(lambda g: g * 2))[0],
+    "frozen between": lambda i, layer, x, y: (y, layer.up.bias.requires_grad_(i % 2 == 0))[0],
+    "no gradient": lambda i, layer, x, y: y.detach() if i == 4 else y,
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_the_program_does_something_between(name):
+    def run(transform):
+        layers, x = program()
+        layers, between = layers[:6], INSIDE[name]
+
+        def step(x):
+            for _ in range(2):
+                for i, layer in enumerate(layers):
+                    x = between(i, layer, x, layer(x))
+            loss = (x * x).mean()
+            loss.backward()
+            return loss
+
+        raised = ""
+        try:
+            found = results(layers, transform(step), x)
+        except RuntimeError as error:
+            found, raised = [], str(error)[:40]
+        return [*found, *(p.detach().numpy() for p in layers.parameters())], raised
+
+    (found, raised), (expected, as_plain) = (
+        run(t) for t in (functools.partial(jit, backend="eager"), lambda step: step)
+    )
+    assert raised == as_plain
+    agree(found, expected)
