@@ -177,10 +177,12 @@ class Stretch:
 
     def is_uniform(self) -> bool:
         """True if each column that the copies read has one aval."""
-        return all(
-            all(map(_is_value, column)) and len({aval_of(x) for x in column}) == 1
-            for column in self.columns()
-        )
+        for column in self.columns():
+            first = aval_of(column[0]) if _is_value(column[0]) else None
+            for x in column:
+                if not _is_value(x) or ((aval := aval_of(x)) is not first and aval != first):
+                    return False
+        return True
 
     def pays(self) -> bool:
         """True if no fusion is lost, and no product of all copies at once."""
@@ -382,7 +384,8 @@ def _elements(graph: Graph) -> set[Node]:
             if is_shallow(n.aval, aval_of(n.args[0]).shape[-1]):
                 found.add(n)
         elif (
-            n.op.kind in ("pointwise", "cast", "copy", "view")
+            not found.isdisjoint(n.args)  # few are
+            and n.op.kind in ("pointwise", "cast", "copy", "view")
             and len(n.avals) == 1
             and any(p in found and p.aval.numel == n.aval.numel for p in n.parents)
         ):
@@ -394,11 +397,13 @@ def _stored(graph: Graph) -> set[Node]:
     """Values that fusion stores in memory in any case: outputs, results of products and the like,
     and what these read, up to where it is moved."""
     found = {*graph.inputs, *graph.outputs}
+    products = {n for n in graph.nodes if n.op.kind == "contract"}
     readers: dict[Node, list[Node]] = {}
     for n in graph.nodes:
-        for p in n.parents:
-            if p.op.kind == "contract":
-                readers.setdefault(p, []).append(n)
+        if not products.isdisjoint(n.args):
+            for p in n.parents:
+                if p in products:
+                    readers.setdefault(p, []).append(n)
         if n.op.kind in HEAVY:
             found.add(n)
             found.update(map(_in_memory, n.parents))
