@@ -31,14 +31,13 @@ _LEVELS: Final[dict[str, int]] = {
     "or": 1, "and": 2, "not": 3,
     **dict.fromkeys(("is", "is not", "==", "!=", "in", "not in", "<", "<=", ">", ">="), 4),
     "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10,
-    "@": 10,
-    "u-": _UNARY, "u+": _UNARY, "~": _UNARY, "**": 12,
+    "@": 10, "u-": _UNARY, "u+": _UNARY, "~": _UNARY, "**": 12,
 }  # fmt: skip
 _COMPARED: Final = 4
-_FUNCTIONS: Final = (
-    "type", "len", "id", "bool", "hasattr", "frozenset", "slice", "abs", "int", "float", "complex",
-)  # fmt: skip
-_METHODS: Final = ("check", "differ", "apart", "may_write", "tags", "hold", "isdisjoint")
+_PREFIXES: Final = {"not": "not ", "u-": "-", "u+": "+", "~": "~"}
+_FUNCTIONS: Final = ("type", "len", "id", "bool", "frozenset", "abs", "int", "float", "complex")
+# Methods of an entry's own objects, and of a set: with how many arguments.
+_METHODS: Final = {"check": 2, "differ": 1, "apart": 2, "may_write": 1, "hold": 2, "isdisjoint": 1}
 
 
 # ---- making terms
@@ -127,9 +126,9 @@ def python(term: Term, level: int = 0) -> str:
     if form is not None:
         return form(*parts)
     own = _LEVELS[operation]
-    if len(parts) == 1:
-        word = "not " if operation == "not" else operation[-1]
-        source = f"{word}{python(parts[0], own)}"
+    if operation in _PREFIXES:
+        (part,) = parts
+        source = f"{_PREFIXES[operation]}{python(part, own)}"
     elif own <= 2:
         source = f" {operation} ".join([python(part, own) for part in parts])
     else:
@@ -148,12 +147,26 @@ def _called(fn: str, *args: Term) -> str:
     return f"{fn}({_row(args)})"
 
 
-def _function(name: str) -> Callable[..., str]:
-    return lambda *args: _called(name, *args)
+def _function(name: str, *counts: int) -> Callable[..., str]:
+    """Spelling of a call, with one of these numbers of arguments."""
+
+    def spell(*args: Term) -> str:
+        if len(args) not in counts:
+            raise ValueError(f"{name}() of {len(args)} arguments")
+        return _called(name, *args)
+
+    return spell
 
 
-def _method(name: str) -> Callable[..., str]:
-    return lambda base, *args: _called(f"{python(base, _ATOM)}.{name}", *args)
+def _method(name: str, count: int | None = None) -> Callable[..., str]:
+    """Spelling of a call of a method, with any number of arguments or with this one."""
+
+    def spell(base: Term, *args: Term) -> str:
+        if len(args) != (len(args) if count is None else count):
+            raise ValueError(f"{name}() of {len(args)} arguments")
+        return _called(f"{python(base, _ATOM)}.{name}", *args)
+
+    return spell
 
 
 def _dict(*parts: Term) -> str:
@@ -168,11 +181,14 @@ _FORMS: Final[dict[str, Callable[..., str]]] = {
     "call": lambda fn, *args: _called(python(fn, _ATOM), *args),
     "method": lambda name, base, *args: _called(f"{python(base, _ATOM)}.{name[1:]}", *args),
     "new": _method("__new__"),
-    **{name: _method(name) for name in _METHODS},
-    **{name: _function(name) for name in _FUNCTIONS},
-    "run": _function("K"),
-    "begin": _function("R.begin"),
-    "attach": _function("R.attach"),
+    "tags": _method("tags"),
+    **{name: _method(name, count) for name, count in _METHODS.items()},
+    **{name: _function(name, 1) for name in _FUNCTIONS},
+    "hasattr": _function("hasattr", 2),
+    "slice": _function("slice", 1, 2, 3),
+    "run": _function("K", 1, 2, 3),
+    "begin": _function("R.begin", 0, 1),
+    "attach": _function("R.attach", 5),
     "tuple": lambda *parts: f"({_row(parts)}{',' if len(parts) == 1 else ''})",
     "list": lambda *parts: f"[{_row(parts)}]",
     "set": lambda *parts: f"{{{_row(parts)}}}",

@@ -13,7 +13,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from jitcap.base.terms import Row, Term, defined_by, source
 from jitcap.guards.class_guard import Classes
@@ -26,7 +26,6 @@ from jitcap.store.safe_eval import METHODS, number
 _NAME: Final = re.compile(r"[vtnC]\d{1,9}", re.ASCII)
 _MARKS: Final = "'="  # of literals: see `jitcap.base.terms`
 ATOMS: Final[dict[str, Any]] = {repr(x): x for x in (None, True, False, ..., NotImplemented)}
-_ANY: Final = math.inf
 _DEEPEST: Final = 40
 _DUNDER: Final = frozenset(
     "__code__ __closure__ __globals__ __dict__ __func__ __self__ __name__ __defaults__ "
@@ -55,17 +54,6 @@ BUILTINS: Final = {
 }
 
 
-class Operation(NamedTuple):
-    """An operation that an entry from disk may have: its evaluation in a guard (None: it is for
-    bodies alone), the number of its operands, and what is looked at besides them."""
-
-    ask: Callable[..., Any] | None
-    least: int
-    most: float
-    look: Callable[..., Iterable[Term]] | None = None  # gives the operands that are terms
-    lazy: bool = False  # whether `ask` evaluates the operands that it needs
-
-
 # ---- what is known of a call
 
 
@@ -78,10 +66,10 @@ def find(
     def value(term: Term) -> Any:
         if type(term) is not list:
             return values[term] if _is_name(term) else _literal(term)
-        ask, *_, lazy = OPERATIONS[term[0]]
+        ask = OPERATIONS[term[0]]
         if ask is None:
             raise Unreadable("an operation of bodies in a guard")
-        if lazy:
+        if term[0] in _LAZY:
             return ask(value, *term[1:])
         return ask(
             *[
@@ -133,14 +121,13 @@ def _asked_often(test: Term, values: dict[str, Any]) -> Callable[[Any, Any], boo
             return str(term) if term in ("v", "i") else f"values[{term!r}]"
         tag, *parts = term
         texts = [*map(spell, parts)]
-        if OPERATIONS[tag].lazy:
+        if tag in _LAZY:
             return f"({f' {tag} '.join(f'truth({text})' for text in texts)})"
         return f"ask[{tag!r}]({', '.join(texts)})"
 
-    ask = {tag: operation.ask for tag, operation in OPERATIONS.items()}
     code = compile(f"lambda v, i: truth({spell(test)})", "<guard>", "eval")
     fn: Callable[[Any, Any], bool] = eval(
-        code, {"ask": ask, "truth": _truth, "values": values, "__builtins__": {}}
+        code, {"ask": OPERATIONS, "truth": _truth, "values": values, "__builtins__": {}}
     )
     return fn
 
@@ -183,25 +170,36 @@ class Source:
 
     def guards(self, rows: Iterable[Row]) -> list[str]:
         """The statements of guards, but for those that only take."""
+        return self._printed(rows, _OF_GUARDS, "v")
+
+    def body(self, rows: Iterable[Row]) -> list[str]:
+        """The statements after the guards."""
+        self._is_body = True
+        self._names.add("K")
+        return self._printed(rows, _OF_BODIES, "tn")
+
+    def _printed(self, rows: Iterable[Row], kinds: tuple[str, ...], letters: str) -> list[str]:
         lines: list[str] = []
         for row in rows:
             kind, *parts = row
+            if kind not in kinds:
+                raise Unreadable(f"the statement {kind}")
             if kind == "let":
-                self._let("v", *parts)
-            elif kind == "hold":
-                self._look(*parts)
-            elif kind == "sizes":
-                self._sizes(*parts)
-            elif kind == "each":
-                places, constants, test = parts
-                self._look_at((places, constants))
-                self._names |= {"v", "i"}
-                self._look(test)
+                name, term = parts
+                self._look(term)
+                is_result = self._is_body and name in _RESULTS
+                self._names.add(name if is_result else _variable(name, letters))
             elif kind == "take":
                 self._names.add(parts[0])
+            elif kind == "sizes":
+                self._sizes(*parts)
             else:
-                raise Unreadable("no guard")
-            lines += source([row])
+                if kind == "each":
+                    self._names |= {"v", "i"}
+                elif kind in ("set", "add"):
+                    _require_place(parts[0])
+                self._look_at(parts)
+            lines += source([row])  # which raises where there are other parts
         return lines
 
     def _sizes(self, state: Any, key: Term, rows: Any, values: Term) -> None:
@@ -213,37 +211,20 @@ class Source:
         if not made.issuperset(values[1:]):
             raise Unreadable("a block without its values")
 
-    def body(self, rows: Iterable[Row]) -> list[str]:
-        """The statements after the guards."""
-        self._is_body = True
-        self._names.add("K")
-        lines: list[str] = []
-        for row in rows:
-            kind, *parts = row
-            if kind == "let":
-                self._let("tn", *parts)
-            elif len(parts) != _OPERANDS[kind]:
-                raise Unreadable("no statement")
-            else:
-                if kind in ("set", "add"):
-                    _require_place(parts[0])
-                self._look_at(parts)
-            lines += source([row])
-        return lines
-
     def _look(self, term: Term) -> None:
         """Raises Unreadable for what is no term here."""
         kind = type(term)
         if kind is list or kind is tuple:
-            ask, least, most, look, _ = OPERATIONS[term[0]]
-            if ask is None and not self._is_body:
+            operation, *parts = term
+            if not self._is_body and OPERATIONS.get(operation) is None:
                 raise Unreadable("an operation of bodies in a guard")
-            if not least <= len(term) - 1 <= most:
-                raise Unreadable("no operands")
+            if operation not in OPERATIONS:
+                raise Unreadable(f"the operation {operation}")
             self._depth += 1
             if self._depth > _DEEPEST:
                 raise Unreadable("what is nested too deeply")
-            self._look_at(term[1:] if look is None else look(self, *term[1:]))
+            look = _LOOKS.get(operation)
+            self._look_at(parts if look is None else look(self, *parts))
             self._depth -= 1
         elif kind is not str or term[0] in _MARKS:
             _literal(term)
@@ -253,10 +234,6 @@ class Source:
     def _look_at(self, terms: Iterable[Term]) -> None:
         for term in terms:
             self._look(term)
-
-    def _let(self, letters: str, name: Any, term: Term) -> None:
-        self._look(term)
-        self._names.add(name if name in _RESULTS and "t" in letters else _variable(name, letters))
 
     def called(self, fn: Term, *parts: Term) -> Iterable[Term]:
         """A constant that may be called."""
@@ -285,7 +262,8 @@ class Source:
 
 
 _RESULTS: Final = ("o", "r", "h")  # of the graph, of the region
-_OPERANDS: Final = {"set": 2, "add": 2, "count": 2, "do": 1, "return": 1}
+_OF_GUARDS: Final = ("let", "take", "hold", "each", "sizes")
+_OF_BODIES: Final = ("let", "set", "add", "count", "do", "return")
 
 
 def _require_place(place: Term) -> None:
@@ -318,17 +296,6 @@ def _look_attribute(_: Source, base: Term, name: Term) -> Iterable[Term]:
 def _look_keyword(_: Source, name: Term, term: Term) -> Iterable[Term]:
     _require_name(name, str.isidentifier)
     return (term,)
-
-
-def _look_pairs(_: Source, *parts: Term) -> Iterable[Term]:
-    if len(parts) % 2:
-        raise Unreadable("no pairs")
-    return parts
-
-
-def _look_bytes(_: Source, latin: Term) -> Iterable[Term]:
-    _require_name(latin, lambda text: max(text, default="") < "\u0100")
-    return ()
 
 
 def _attribute(value: Any, name: str) -> Any:
@@ -399,58 +366,56 @@ def _type(value: Any) -> Any:  # not `type`, which makes classes, too
     return type(value)
 
 
-_NUMERIC: Final[dict[str, tuple[Callable[..., Any], int]]] = {
-    "<": (operator.lt, 2), "<=": (operator.le, 2), ">": (operator.gt, 2), ">=": (operator.ge, 2),
-    "+": (operator.add, 2), "-": (operator.sub, 2), "*": (operator.mul, 2),
-    "/": (operator.truediv, 2), "%": (operator.mod, 2), "//": (operator.floordiv, 2),
-    "**": (operator.pow, 2), "<<": (operator.lshift, 2), ">>": (operator.rshift, 2),
-    "&": (operator.and_, 2), "|": (operator.or_, 2), "^": (operator.xor, 2),
-    "u-": (operator.neg, 1), "u+": (operator.pos, 1), "~": (operator.invert, 1),
-    "abs": (abs, 1), "int": (int, 1), "float": (float, 1), "complex": (complex, 1),
+# What is looked at besides the operands, and those that are terms.
+_LOOKS: Final[dict[str, Callable[..., Iterable[Term]]]] = {
+    "attribute": _look_attribute, "keyword": _look_keyword, "method": Source.method,
+    "call": Source.called, "new": Source.called, "begin": Source.attach, "attach": Source.attach,
 }  # fmt: skip
-OPERATIONS: Final[dict[str, Operation]] = {
-    "item": Operation(safe_eval.item, 2, 2),
-    "attribute": Operation(_attribute, 2, 2, _look_attribute),
-    "is": Operation(operator.is_, 2, 2),
-    "is not": Operation(operator.is_not, 2, 2),
-    "==": Operation(safe_eval.equal, 2, 2),
-    "!=": Operation(safe_eval.unequal, 2, 2),
-    "in": Operation(lambda key, value: safe_eval.contains(value, key), 2, 2),
-    "not in": Operation(lambda key, value: safe_eval.lacks(value, key), 2, 2),
-    "not": Operation(lambda value: not _truth(value), 1, 1),
-    "and": Operation(_all, 2, _ANY, lazy=True),
-    "or": Operation(_any, 2, _ANY, lazy=True),
-    **{name: Operation(_of_numbers(fn), n, n) for name, (fn, n) in _NUMERIC.items()},
-    "type": Operation(_type, 1, 1),
-    "len": Operation(safe_eval.length, 1, 1),
-    "id": Operation(id, 1, 1),
-    "bool": Operation(_truth, 1, 1),
-    "hasattr": Operation(safe_eval.has, 2, 2),
-    "frozenset": Operation(lambda value: frozenset(safe_eval.numbers(value)), 1, 1),
-    "slice": Operation(slice, 1, 3),
-    "tuple": Operation(lambda *parts: parts, 0, _ANY),
-    "list": Operation(lambda *parts: [*parts], 0, _ANY),
-    "set": Operation(_of_numbers(lambda *parts: {*parts}), 1, _ANY),
-    "listed": Operation(lambda value: [*safe_eval.items(value)], 1, 1),
-    "bytes": Operation(lambda text: text.encode("latin-1"), 1, 1, _look_bytes),
-    "call": Operation(_called, 1, _ANY, Source.called),
-    "check": Operation(_seen(Seen.check), 3, 3),
-    "differ": Operation(_seen(Seen.differ), 2, 2),
-    "apart": Operation(_seen(Seen.apart), 3, 3),
-    "may_write": Operation(_seen(Seen.may_write), 2, 2),
-    "tags": Operation(_of_classes(Classes.tags), 1, _ANY),
-    "hold": Operation(_of_classes(Classes.hold), 3, 3),
-    "isdisjoint": Operation(_disjoint, 2, 2),
-    # ---- of bodies
-    "after": Operation(None, 2, 2),
-    "dict": Operation(None, 0, _ANY, _look_pairs),
-    "star": Operation(None, 1, 1),
-    "keyword": Operation(None, 2, 2, _look_keyword),
-    "new": Operation(None, 1, _ANY, Source.called),
-    "method": Operation(None, 2, _ANY, Source.method),
-    "run": Operation(None, 1, 2),
-    "begin": Operation(None, 0, 1, Source.attach),
-    "attach": Operation(None, 0, _ANY, Source.attach),
+_LAZY: Final = ("and", "or")  # whose rule evaluates the operands that it needs
+_NUMERIC: Final[dict[str, Callable[..., Any]]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "+": operator.add,
+    "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "<<": operator.lshift, ">>": operator.rshift,
+    "&": operator.and_, "|": operator.or_, "^": operator.xor, "u-": operator.neg,
+    "u+": operator.pos, "~": operator.invert, "abs": abs, "int": int, "float": float,
+    "complex": complex, "set": lambda *parts: {*parts},
+}  # fmt: skip
+# The operations that an entry from disk may have, and what they are in a guard; None: of bodies.
+OPERATIONS: Final[dict[str, Callable[..., Any] | None]] = {
+    "item": safe_eval.item,
+    "attribute": _attribute,
+    "is": operator.is_,
+    "is not": operator.is_not,
+    "==": safe_eval.equal,
+    "!=": safe_eval.unequal,
+    "in": lambda key, value: safe_eval.contains(value, key),
+    "not in": lambda key, value: safe_eval.lacks(value, key),
+    "not": lambda value: not _truth(value),
+    "and": _all,
+    "or": _any,
+    **{name: _of_numbers(fn) for name, fn in _NUMERIC.items()},
+    "type": _type,
+    "len": safe_eval.length,
+    "id": id,
+    "bool": _truth,
+    "hasattr": safe_eval.has,
+    "frozenset": lambda value: frozenset(safe_eval.numbers(value)),
+    "slice": slice,
+    "tuple": lambda *parts: parts,
+    "list": lambda *parts: [*parts],
+    "listed": lambda value: [*safe_eval.items(value)],
+    "bytes": lambda latin: latin.encode("latin-1"),
+    "call": _called,
+    "check": _seen(Seen.check),
+    "differ": _seen(Seen.differ),
+    "apart": _seen(Seen.apart),
+    "may_write": _seen(Seen.may_write),
+    "tags": _of_classes(Classes.tags),
+    "hold": _of_classes(Classes.hold),
+    "isdisjoint": _disjoint,
+    **dict.fromkeys(
+        ("after", "dict", "star", "keyword", "new", "method", "run", "begin", "attach")
+    ),
 }
 
 

@@ -397,7 +397,7 @@ BODY = (
     ["do", ["method", "'update", ["attribute", "args", "'__dict__"], 1]],
     ["do", ["method", "'update", ["call", "args"], 1]], ["do", ["method", "update", "t1", 1]],
     ["do", ["attach", "os"]], ["do", ["attach"]], ["do", ["begin", 1]], ["do", ["begin"]],
-    ["do", ["run"]], ["do", ["run", 1, 2, 3]], ["do", ["call", "C1", ["keyword", "'a b", 1]]],
+    ["do", ["run"]], ["do", ["run", 1, 2, 3, 4]], ["do", ["call", "C1", ["keyword", "'a b", 1]]],
     ["do", ["dict", 1]], ["do", "os"], ["do", "v"], ["do", DEEP_TERM], ["do", float("nan")],
     ["do", ["+", float("inf"), 1]], ["do", ["+", "=inf", 1]], ["delete", "args"], ["do"],
     ["return"], ["return", "os"], ["return", ["Yield"]], ["count", "os", 1], ["count", "args", "os"],
