@@ -292,16 +292,16 @@ class Recalled:
         graph = reader.read(data["graph"])
         if not all(isinstance(g, Guard) for g in guards):
             raise Unreadable("no guards")
-        names = Names()
-        tests = [("hold", guard.test(names)) for guard in guards]
-        Source(names.namespace).guards([*names.rows, *tests])  # what an explanation runs
         return guards, graph
 
-    @property
+    @cached_property
     def guards(self) -> Guards:
-        """The guards; none, where nothing can be said for that reason, if they cannot be read."""
+        """The guards, of which an explanation runs the tests; none, where one is no guard."""
         with suppress(*UNREADABLE):
-            return Guards(self.read[0])
+            guards, names = self.read[0], Names()
+            tests = [("hold", guard.test(names)) for guard in guards]
+            Source(names.namespace).guards([*names.rows, *tests])
+            return Guards(guards)
         return Guards()
 
     def find(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
