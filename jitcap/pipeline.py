@@ -2,7 +2,7 @@
 
     capture     jitcap/capture/         bytecode -> Graph, guards, effects
     (trace      jitcap/by_dispatch/     the same without bytecode, on a CPython that is not known)
-    autodiff    jitcap/autodiff/        Graph -> joint Graph, if gradients can be asked for later
+    autodiff    jitcap/autodiff/        tape -> joint Graph, if gradients can be asked for later
     partition   jitcap/graph/partition.py      joint Graph -> forward, backward
     passes      jitcap/passes/          Graph -> Graph
     (cut        jitcap/graph/cut_by_size.py    Graph -> Graphs, where data decide sizes)
@@ -14,6 +14,9 @@
 `jitcap/entry.py` holds the versions of a function, and comes here when none fits a call. What is
 made is kept on disk, compiled graphs and whole versions (`jitcap/store/`), so that another process
 captures and compiles nothing. A backward is compiled when it first runs.
+
+Autodiff has its turn in `capture` (`finish`), while the tape and what it may ask of outside are
+there: an attempt whose derivative is refused does not stand, and hooks are read from bytecode, too.
 """
 
 from __future__ import annotations
