@@ -13,7 +13,8 @@ from typing import Any
 from eager.core.tensor import Tensor
 from jitcap.base.walks import reach
 from jitcap.capture.control.behind import NotRolled
-from jitcap.capture.control.state import Holder, known_elsewhere, parts_of
+from jitcap.capture.control.contents import Holder, parts_of
+from jitcap.capture.control.log import known_elsewhere
 from jitcap.capture.interpret import Frame
 
 Place = str | int  # the name of a local, or a place on the stack

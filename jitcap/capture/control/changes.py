@@ -17,11 +17,7 @@ from eager.base.dataclass import dataclass
 from eager.core.storage import Storage
 from eager.core.tensor import UNREAD, Tensor
 from jitcap.base.modes import Modes
-from jitcap.capture.control.histories import PLACE, Place, Unsayable, place_of
-from jitcap.capture.control.log import Record, Region
-from jitcap.capture.control.state import (
-    HOST_CALL,
-    MODE,
+from jitcap.capture.control.contents import (
     entries_of,
     fields_in,
     fields_of_instance,
@@ -30,6 +26,8 @@ from jitcap.capture.control.state import (
     own_of,
     parts_of,
 )
+from jitcap.capture.control.histories import PLACE, Place, Unsayable, place_of
+from jitcap.capture.control.log import HOST_CALL, MODE, Record, Region
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.cells import CellShadow

@@ -20,27 +20,23 @@ from typing import Any, Final, Self
 import numpy as np
 
 from eager import random
-from eager.base.config import config
 from eager.base.dataclass import dataclass
 from eager.core.stand_in import StandInStorage
 from eager.core.storage import Storage
 from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced
+from jitcap.base.modes import Modes
 from jitcap.base.walks import reach
-from jitcap.capture.control.state import (
-    REST,
-    State,
+from jitcap.capture.control.contents import (
     contents_of,
     fields_in,
     mark_of_part,
     parts_of,
     reachable,
-    rest_of,
     slots_in,
 )
 from jitcap.capture.interpret import Frame, Generator
-from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.outside import Shadow
 from jitcap.graph.tracer import part_number
 
@@ -54,8 +50,19 @@ _FILLED: Final = (
 _MARKING: Final = frozenset({"retain_grad", "register_hook", "register_post_accumulate_grad_hook"})
 
 
-class Unlogged(BaseException):
-    """Error of capture itself: the log differs from what a comparison finds."""
+HOST_CALL: Final = "a call of the host"
+MODE: Final = "the mode of autograd"
+_REST: Final = (HOST_CALL, "a number drawn by the host", "a seed", MODE)
+
+
+def _rest_of(session: Any) -> tuple[Any, ...]:
+    draws = session.tracer.draws.values()
+    return (
+        len(session.host_calls),
+        len(session.drawn),
+        tuple((id(d), d.seed) for d in draws if d.reseeded),
+        Modes.now(),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,12 +139,11 @@ class Region:
         self.session = session
         self.records: dict[int, Record] = {}  # by id of what was written
         self.parts: dict[int, tuple[Any, list[Any]]] = {}  # of that, what it led to before
-        self.rest = rest_of(session)
+        self.rest = _rest_of(session)
         # Roots from which the program's objects are reachable now.
         self.roots: list[Any] = [*session.vm.frames, *session.vm.generators]
         self.made, self.loaded = len(session.made), len(session.outside.by_real)
         self.begun = part_number()
-        self.oracle = State(session) if config.check else None
 
     def open(self) -> None:
         self.session.log.open.append(self)
@@ -229,32 +235,10 @@ class Region:
 
     def changed(self) -> Iterator[Any]:
         """The objects that differ now, and words for what is no object."""
-        found = [r.obj for r in self.written()]
-        if self.oracle is not None:
-            self._check(found)
-        yield from found
-        for what, before, now in zip(REST, self.rest, rest_of(self.session), strict=True):
+        yield from (r.obj for r in self.written())
+        for what, before, now in zip(_REST, self.rest, _rest_of(self.session), strict=True):
             if before != now:
                 yield what
-
-    def _check(self, found: list[Any]) -> None:
-        """Compare with all that the program can reach."""
-        assert self.oracle is not None
-        sure, known = [*self.oracle.changes()], self.oracle.known()
-        found_ids, sure_ids = {*map(id, found)}, {*map(id, sure)}
-
-        def follows(x: Any) -> bool:  # the place of an iterator, from that of its container
-            runs = isinstance(x, Frame) and any(x is frame for frame in self.roots)
-            held = gc.get_referents(x) if hasattr(type(x), "__next__") else []
-            if isinstance(x, TensorShadow):
-                held = [x.twin._hooks, x.twin._accumulate_hooks]
-            return runs or any(id(part) in found_ids for part in held)
-
-        missed = [x for x in sure if id(x) not in found_ids and not follows(x)]
-        more = [x for x in found if id(x) in known and id(x) not in sure_ids]
-        if missed or more:
-            lost, same = ([type(x).__qualname__ for x in each] for each in (missed, more))
-            raise Unlogged(f"written without a record: {lost}; recorded, and the same: {same}")
 
     @functools.cached_property
     def seen(self) -> dict[int, Any]:
@@ -279,3 +263,11 @@ class Region:
             return [x for x in held if id(x) not in late and id(x) not in s.idle]
 
         return {id(x): x for x in reach([*self.roots, *made, *twins], parts, id)}
+
+
+def known_elsewhere(session: Any, frame: Frame, rest: dict[str, Any], values: list[Any]) -> bool:
+    """True if the program can reach one of the values if `rest` are the locals of the frame."""
+    region = Region(session)
+    held = [*rest.values(), *frame.stack, *frame.handled, frame.namespace, frame.function]
+    region.parts[id(frame)] = frame, held
+    return any(id(value) in region.seen for value in values)

@@ -20,7 +20,7 @@ from eager.sizes.aval import Aval
 from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
 from jitcap.capture.control.behind import NotRolled
-from jitcap.capture.control.state import mark_of, parts_of
+from jitcap.capture.control.contents import mark_of, parts_of
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 

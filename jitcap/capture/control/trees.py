@@ -17,8 +17,9 @@ from eager.core.tensor import Tensor
 from eager.random import Generator
 from eager.sizes.aval import same_aval
 from jitcap.base.call_policy import is_library_module, is_python_class, per_class
+from jitcap.capture.control.contents import fields_of_instance
 from jitcap.capture.control.fit import CONSTANTS
-from jitcap.capture.control.state import fields_of_instance, known_elsewhere
+from jitcap.capture.control.log import known_elsewhere
 from jitcap.capture.control.steps import same_constant
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.base import MISSING

@@ -27,7 +27,7 @@ from jitcap.base.origin import Bind, Computed, Fixed, Origin, Variable
 from jitcap.base.terms import Term, python, text
 from jitcap.base.walks import reach
 from jitcap.capture import numbers
-from jitcap.capture.control.state import mark_of, parts_of
+from jitcap.capture.control.contents import mark_of, parts_of
 from jitcap.capture.kinds.base import Args, Kwargs, Session, hashes_identity, of
 from jitcap.capture.kinds.constants import FixedKind
 

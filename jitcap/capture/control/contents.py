@@ -1,18 +1,18 @@
-"""Capture: everything that a program can change, at one moment. session -> what differs later.
+"""Capture: the contents of objects that a program can change. an object -> what it has, and holds.
 
-For functions of which a run may take one and not the other (`eager.cond`): what they change shows
-here. What is only loaded from outside meanwhile is no change: of a twin the difference to what was
-loaded is looked at, of an object that was made inside its contents.
+`mark_of` is equal as long as an object is not changed, `contents_of` can be compared and put back,
+`parts_of` are the objects that it leads to. What is only loaded from outside is no change: of a
+twin the difference to what was loaded is looked at, of an object that was made inside its contents.
 """
 
 from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from types import CellType, FunctionType, MethodType
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,7 @@ from eager import random
 from eager.core.storage import Storage
 from eager.core.tensor import Tensor
 from jitcap.base.call_policy import is_python_class
-from jitcap.base.modes import Modes
 from jitcap.base.origin import is_unset
-from jitcap.base.walks import reach
 from jitcap.capture.control.histories import place_of
 from jitcap.capture.interpret import Frame, Generator
 from jitcap.capture.kinds.base import MISSING
@@ -36,60 +34,6 @@ from jitcap.capture.outside import Shadow
 Mark = tuple[Any, ...]
 
 
-class State:
-    """The state of a session now. `changes()` is asked later: what is different by then."""
-
-    def __init__(self, session: Any) -> None:
-        self.session = session
-        self.seen: dict[int, Any] = {}
-        self.marks: dict[int, Mark] = {}
-        self.shadows = {id(s): (s, mark_of_part(s)) for s in shadows_of(session)}
-        for obj in reach(_roots(session), lambda obj: _parts(session, obj), id):
-            self.seen[id(obj)] = obj
-            mark = self._mark(obj)
-            if mark is not None:
-                self.marks[id(obj)] = mark
-        tensors = [t for t in self.seen.values() if isinstance(t, Tensor)]
-        self.counters = {id(t._storage): (t._storage, mark_of_part(t._storage)) for t in tensors}
-
-    def changes(self) -> Iterator[Any]:
-        """The objects that were there and are different now."""
-        for shadow in shadows_of(self.session):
-            _, before = self.shadows.get(id(shadow), (shadow, ()))  # it was loaded since
-            if mark_of_part(shadow) != before:
-                yield shadow
-        for key, before in self.marks.items():
-            obj = self.seen[key]
-            now = self._mark(obj)
-            if now is not None and now != before:  # None: it was loaded since, see above
-                yield obj
-        for storage, before in self.counters.values():
-            if mark_of_part(storage) != before:
-                yield storage
-
-    def known(self) -> set[int]:
-        """Ids of all that is compared."""
-        return {*self.marks, *self.shadows, *self.counters}
-
-    def _mark(self, obj: Any) -> Mark | None:
-        """Equal as long as the object is not changed; None for what cannot be, or is a twin."""
-        if self.session.outside.by_twin.get(id(obj)) is not None:
-            return None
-        return mark_of_part(obj)
-
-
-def _roots(session: Any) -> list[Any]:
-    """Roots from which the program's objects are reachable."""
-    frames: list[Any] = [*session.vm.frames, *session.vm.generators, *session.made.values()]
-    return frames + [s.twin for s in shadows_of(session)]
-
-
-def _parts(session: Any, obj: Any) -> list[Any]:
-    """Values that the program may reach through an object. The rest may change at any time: it is
-    another thread's, or the host's."""
-    return [p for p in reachable(session, obj) if id(p) not in session.idle]
-
-
 def reachable(session: Any, obj: Any) -> list[Any]:
     """Values that an object of the program refers to."""
     if isinstance(obj, FunctionType) and id(obj) not in session.made:
@@ -97,38 +41,6 @@ def reachable(session: Any, obj: Any) -> list[Any]:
     shadow = session.outside.by_twin.get(id(obj))
     found: list[Any] | None = None if shadow is None else shadow.reachable()
     return parts_of(obj) if found is None else found
-
-
-def known_elsewhere(session: Any, frame: Frame, rest: dict[str, Any], values: list[Any]) -> bool:
-    """True if the program can reach one of the values if `rest` are the locals of the frame."""
-    ids = {*map(id, values)}
-
-    def parts(obj: Any) -> list[Any]:
-        if obj is frame:
-            return [*rest.values(), *frame.stack, *frame.handled, frame.namespace, frame.function]
-        return _parts(session, obj)
-
-    return any(id(obj) in ids for obj in reach(_roots(session), parts, id))
-
-
-HOST_CALL: Final = "a call of the host"
-MODE: Final = "the mode of autograd"
-REST: Final = (HOST_CALL, "a number drawn by the host", "a seed", MODE)
-
-
-def rest_of(session: Any) -> Mark:
-    draws = session.tracer.draws.values()
-    return (
-        len(session.host_calls),
-        len(session.drawn),
-        tuple((id(d), d.seed) for d in draws if d.reseeded),
-        Modes.now(),
-    )
-
-
-def shadows_of(session: Any) -> Iterator[Shadow]:
-    for shadow in tuple(session.outside.by_real.values()):
-        yield from shadow.parts()
 
 
 def mark_of_part(x: Any) -> Mark | None:

@@ -1,0 +1,3 @@
+"""Tests of programs of capture: the write log is compared with all that they can reach."""
+
+from tests.helpers.log_comparison import compared as compared
