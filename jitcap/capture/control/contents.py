@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import collections
 import functools
+import gc
+import itertools
 from collections.abc import Iterable
 from contextlib import suppress
 from types import CellType, FunctionType, MethodType
@@ -87,11 +89,11 @@ def mark_of(obj: Any) -> Mark | None:
         return id(obj.__defaults__), id(obj.__kwdefaults__), id(obj.__code__)
     if isinstance(obj, type):
         return tuple((k, id(v)) for k, v in vars(obj).items()) if is_python_class(obj) else None
-    if hasattr(type(obj), "__next__"):
-        return (_position(obj),)
+    if isinstance(obj, functools.partial):
+        return tuple((k, id(v)) for k, v in obj.__dict__.items())
     if is_python_class(type(obj)):
         return tuple((k, id(v)) for k, v in fields_of_instance(obj).items())
-    return None
+    return (_position(obj),) if hasattr(type(obj), "__next__") else None
 
 
 def own_of(obj: Any) -> tuple[int, ...]:
@@ -113,9 +115,18 @@ def _items(table: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
 
 
 def _position(iterator: Any) -> Any:
-    """Length hint of a builtin iterator; None if it has none."""
+    """Length hint of a builtin iterator; None if it has none, but for what it goes through."""
+    if type(iterator) is itertools.count:
+        return repr(iterator)
     hint = getattr(iterator, "__length_hint__", None)
     return hint() if hint is not None else None
+
+
+def driven_by(iterator: Any) -> list[Any]:
+    """The iterators that a builtin one goes through."""
+    held = gc.get_referents(iterator)
+    held += [x for each in held if type(each) is tuple for x in each]
+    return [x for x in held if hasattr(type(x), "__next__")]
 
 
 def fields_of_instance(obj: Any) -> dict[str, Any]:
@@ -184,7 +195,7 @@ def parts_of(obj: Any) -> list[Any]:
         hooks = [obj._hooks, obj._accumulate_hooks]
         return [obj._grad, *hooks, *([] if view is None else [view.base])]
     if isinstance(obj, type) or not is_python_class(type(obj)):
-        return []
+        return driven_by(obj) if hasattr(type(obj), "__next__") else []
     return [*fields_of_instance(obj).values()]
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import gc
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType
@@ -30,6 +29,7 @@ from jitcap.base.modes import Modes
 from jitcap.base.walks import reach
 from jitcap.capture.control.contents import (
     contents_of,
+    driven_by,
     fields_in,
     mark_of_part,
     parts_of,
@@ -102,7 +102,7 @@ class Log:
             if type(value) in _FIXED or isinstance(value, Tensor):
                 continue
             if hasattr(type(value), "__next__"):
-                for iterator in reach([value], _driven, id):
+                for iterator in reach([value], driven_by, id):
                     self.open[-1].note(iterator)
             elif isinstance(value, _FILLED):
                 self.open[-1].note(value)
@@ -116,13 +116,6 @@ class Log:
         name = function.__name__
         if self.open and (name.endswith("_") or name in _MARKING):
             self.writing(given[0] if owner is None and given else owner)
-
-
-def _driven(iterator: Any) -> list[Any]:
-    """The iterators that one goes through."""
-    held = gc.get_referents(iterator)
-    held += [x for each in held if type(each) is tuple for x in each]
-    return [x for x in held if hasattr(type(x), "__next__")]
 
 
 def memory_of(x: Any) -> Any:
@@ -181,8 +174,9 @@ class Region:
             self._record(part, memory)
         if isinstance(obj, Tensor):
             self._record(obj._storage, memory)
-            if obj._view is not None:  # which gets another history
-                self.note(obj._view.base)
+            base = None if obj._view is None else obj._view.base  # which gets another history
+            for held in (base, obj._hooks, obj._accumulate_hooks):
+                self.note(held)
         elif isinstance(obj, np.ndarray):
             self.note(obj.base)
         elif isinstance(obj, Generator):

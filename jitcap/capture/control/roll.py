@@ -174,7 +174,7 @@ class Trial:
         self.loop = Loop(s.tracer, leaves, [], self.length, self.step < 0)
         self.loop.numbers = [(self.counter.leaf, self.first, self.step)]
         self.elements = Elements(self)
-        self.written = Written(s, self.numbers, region.seen.values())
+        self.written = Written(s, self.numbers, region)
         self.count = 0  # instructions of a step
 
     # ---- the step

@@ -7,6 +7,7 @@ no difference when its rows are written.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from eager.sizes.aval import Aval, same_aval
 from eager.sizes.symint import known_lt
 from jitcap.base.modes import Modes
 from jitcap.capture.control.behind import Behind, NotRolled
+from jitcap.capture.control.log import Region
 from jitcap.capture.control.steps import Numbers, dimension
 from jitcap.capture.sizes import out
 
@@ -43,15 +45,19 @@ class Write(NamedTuple):
 
 
 class Written:
-    """The writes of a step. `numbers`: those of the counter; `reachable`: what the program has."""
+    """The writes of a step, which is read in `region`. `numbers`: those of the counter."""
 
-    def __init__(self, session: Any, numbers: Numbers, reachable: Iterable[Any]) -> None:
+    def __init__(self, session: Any, numbers: Numbers, region: Region) -> None:
         self.s, self.numbers, self.modes = session, numbers, Modes.now()
-        self.known = Counter(
-            id(x._array.storage) for x in reachable if isinstance(x, Tensor) and _is_traced(x)
-        )
+        self.region = region
         self.writes: list[Write] = []
         self.versions: list[tuple[Tensor, int]] = []  # of what is written, then
+
+    @functools.cached_property
+    def known(self) -> Counter[int]:
+        """Number of tensors in each piece of memory that the program could reach."""
+        tensors = (x for x in self.region.seen.values() if isinstance(x, Tensor))
+        return Counter(id(x._array.storage) for x in tensors if _is_traced(x))
 
     def store(self, x: Tensor, key: Any, value: Any) -> bool:
         """True if this is such a write, which is noted then. Raises NotRolled for one at an index
