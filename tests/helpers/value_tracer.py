@@ -25,6 +25,9 @@ class Untaped:
     def touch(self, state):
         """Nothing is put back."""
 
+    def writing(self, tensor):
+        """Nothing is noted."""
+
     def distinct(self, traced):
         return traced
 
