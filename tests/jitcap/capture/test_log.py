@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, defaultdict
 
+import numpy as np
 import pytest
 
 import eager
@@ -78,7 +79,25 @@ def a_default_in_one_way(x):
     return x, [*table]
 
 
+def both_ways_move_an_iterator(x):
+    pairs = enumerate([5, 6, 7])
+    if x.sum() > 0:
+        next(pairs)
+        x = x * 2
+    else:
+        next(pairs)
+    return x, [*pairs]
+
+
+def an_array_in_one_way(x):
+    array = np.zeros(2)
+    if x.sum() > 0:
+        array[1:][0] = 1
+    return x, array.tolist()
+
+
 PROGRAMS = [
+    both_ways_move_an_iterator, an_array_in_one_way,
     another_order, a_default_in_one_way,
     attribute_of_a_dictionary, bytes_in_one_way, arguments_of_an_error, entries_in_another_order,
     bytes_in_a_loop,
