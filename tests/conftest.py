@@ -46,6 +46,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def fixed_seed():
     """Tests that draw without seeding still see the same numbers on every run."""
     eager = pytest.importorskip("eager")
+    for device in eager.random.default_generators.keys() - {
+        "cpu"
+    }:  # of GPUs that earlier tests simulated
+        del eager.random.default_generators[device]
     seed = getattr(eager, "manual_seed", None)
     if seed is not None:
         seed(0)
