@@ -52,6 +52,7 @@ class Draws:
     def __init__(self, generator: Generator, origin: Origin) -> None:
         self.generator = generator
         self.origin = origin
+        self.ordinal = Attribute(origin, "ordinal")  # one place, however often it is told
         self.seed: Any = None  # a run-time number, or the int that the program set
         self.start: Any = None  # of the call, of a step of a loop, or behind a choice
         self.count = 0  # of the draws since `start`

@@ -22,7 +22,7 @@ from jitcap.autodiff.joint import behind, leaves_of
 from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
 from jitcap.base.modes import Modes
-from jitcap.base.origin import Attribute, Fixed, Told
+from jitcap.base.origin import Fixed, Told
 from jitcap.base.terms import Row, Term, attribute, text
 from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.kinds.tensors import AsTensor, TensorShadow
@@ -282,7 +282,7 @@ def _draws(session: Session, make: Rebuilder) -> list[Effect]:
             effects.append(write(text("seed_value"), make.expr(state.seed)))
             before = make.expr(state.start)
         else:
-            before = make.names.var(Attribute(state.origin, "ordinal"))
+            before = make.names.var(state.ordinal)
             if isinstance(state.passed, SymNumber):
                 before = ("+", before, make.expr(state.passed))
         effects.append(write(text("ordinal"), ("+", before, count)))
