@@ -86,7 +86,7 @@ CLAIMS = {
     },
     "docs/distributed.md": {
         "`eager.distributed` has": SELF + "test_the_extras_exist",
-        "and is started by": RANKS + "three_ranks",
+        "and is started by": RANKS + "the_example_by_the_launcher",
         "`dist.optim.Zero": RANKS + "three_ranks",
         "Collectives:": RANKS + "three_ranks",
         "**What goes wrong": RANKS + "three_ranks " + RANKS + "a_rank_that_fails_ends_the_job",

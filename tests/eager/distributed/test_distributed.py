@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -60,3 +61,27 @@ def test_without_mpi_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(dist.DistBackendError, match=r"pip install 'jitcap\[distributed\]'"):
         dist.init_process_group("mpi")
+
+
+def test_the_example_by_the_launcher(tmp_path):
+    """As many ranks as there are, the model is the same; status and arguments go through."""
+    if not importlib.util.find_spec("mpi4py") or not MPIEXEC.exists():
+        pytest.skip("several processes need mpi4py and mpich: pip install 'jitcap[distributed]'")
+    launch = [sys.executable, "-m", "jitcap.launch", "-n", "2"]
+    example = Path(__file__).resolve().parents[3] / "examples" / "ranks.py"
+    done = subprocess.run([*launch, example], capture_output=True, text=True, check=True)
+    ranks_, accuracies = zip(
+        *sorted(re.findall(r"rank (\d) of 2: .*?accuracy (\S+), 1 graph, 0 splits", done.stdout)),
+        strict=True,
+    )
+    assert ranks_ == ("0", "1") and accuracies[0] == accuracies[1] > "0.9"
+    leaves = tmp_path / "leaves.py"
+    leaves.write_text(
+        "import os, sys, eager, eager.distributed as dist\n"
+        "dist.init_process_group()\n"
+        "assert os.environ['RANK'] == os.environ['LOCAL_RANK'] == str(dist.get_rank())\n"
+        "if dist.get_rank(): sys.exit(int(sys.argv[1]))\n"
+        "dist.all_reduce(eager.ones(2))\n"
+    )
+    done = subprocess.run([*launch, leaves, "3"], capture_output=True, text=True, check=False)
+    assert done.returncode == 3 and "rank 1 of 2 ends with status 3" in done.stderr
