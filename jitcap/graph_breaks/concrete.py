@@ -97,7 +97,7 @@ class ConcreteWorld:
     join = staticmethod("".join)
     # Real values are all there; nothing is noted about them, and nothing stands for anything.
     settle = hashing = entering = dropping = changing = raising = staticmethod(lambda _: None)
-    writing = misnamed = caught = staticmethod(lambda _: None)
+    complete = writing = misnamed = caught = staticmethod(lambda _: None)
     made_inside = staticmethod(lambda value: value)
     roll = staticmethod(lambda frame, end: False)
 

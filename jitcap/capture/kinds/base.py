@@ -231,6 +231,12 @@ class Session:
         """Load everything that native code may look at in `value`."""
         kind_of(value).settle(self, value, 0)
 
+    def complete(self, value: Any) -> None:
+        """Load what a container from outside holds; its parts as they are."""
+        shadow = self.outside.shadow(value)
+        if shadow is not None:
+            shadow.complete(self)
+
     def special(self, obj: Any, name: str) -> Any:
         """The special method of the object's class, if it is written in Python, or another's."""
         return kind_of(obj).special(self, obj, name)

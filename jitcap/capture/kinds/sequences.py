@@ -36,6 +36,9 @@ from jitcap.capture.sizes import counted, growing
 from jitcap.guards.guard import Equals, Length, TypeIs
 
 _ORDERED: Final = ("pop", "__iter__", "__repr__", "__reduce__", "__reduce_ex__")  # of a set
+_MOVING: Final = frozenset(  # methods that look into no element but what they are given
+    "add append appendleft discard pop popleft insert clear reverse rotate".split()
+)
 _NUMBERS: Final = (bool, int, float, complex)
 PERMUTED: Final = 6  # so many members of a set are tried in each order
 _FEW = 32  # a run-time number is compared with each of as many elements of a set, and not hashed
@@ -76,7 +79,27 @@ class MeasuredKind(ContainerKind, MutableKind):
 
 
 class SequenceKind(ContainerKind):
-    """Tuples, lists and deques: elements are compared one by one where Python code does it."""
+    """Tuples, lists and deques: elements are compared one by one where Python code does it. What
+    moves elements, or asks how many there are, looks into none: it takes as long as in Python."""
+
+    def getitem(self, s: Session, obj: Any, key: Any) -> Any:
+        if type(key) is not int:
+            return super().getitem(s, obj, key)
+        self.complete(s, obj)
+        return obj[key]
+
+    def delitem(self, s: Session, obj: Any, key: Any) -> None:
+        if type(key) is not int:
+            super().delitem(s, obj, key)
+        else:
+            self.complete(s, obj)
+            del obj[key]
+
+    def owned(self, s: Session, owner: Any, fn: Any) -> None:
+        if fn.__name__ in _MOVING:
+            self.complete(s, owner)
+        else:
+            self.settle(s, owner, 0)
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
         self.settle(s, obj, 0)
@@ -110,6 +133,9 @@ class TupleKind(SequenceKind):
         if any(a is not b for a, b in zip(items, parts, strict=True)):
             twin = tuple(items) if cls is tuple else tuple.__new__(cls, items)
         return s.outside.register(Shadow(real, origin, twin))
+
+    def length(self, s: Session, obj: tuple[Any, ...]) -> int:
+        return len(obj)
 
     def rebuild(self, make: Maker, value: tuple[Any, ...]) -> Term:
         cls, parts = type(value), tuple.__getitem__(value, slice(None))
@@ -497,7 +523,10 @@ class FrozensetKind(ContainerKind):
         """Most methods ask for members."""
         if fn.__name__ in _ORDERED:
             s.order_seen(owner)
-        super().settle(s, owner, 0)
+        if fn.__name__ in _MOVING:
+            self.complete(s, owner)
+        else:
+            super().settle(s, owner, 0)
 
     def length(self, s: Session, obj: Any) -> int:
         super().settle(s, obj, 0)

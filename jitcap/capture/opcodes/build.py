@@ -52,7 +52,7 @@ def build_const_key_map(vm: Interpreter, frame: Frame, ins: Instruction) -> None
 def _container(vm: Interpreter, frame: Frame, ins: Instruction) -> Any:
     """The container being built, below the top of the stack (from outside, after a split)."""
     target = frame.stack[-ins.arg]
-    vm.world.settle(target)
+    vm.world.complete(target)
     vm.world.writing(target)
     return target
 

@@ -1,5 +1,6 @@
 """What runs as plain Python says so, is counted at every such call, and is an error under fullgraph."""
 
+import collections
 import contextlib
 import os
 import re
@@ -15,6 +16,8 @@ import jitcap.graph_breaks.split
 import jitcap.pipeline
 from jitcap import JitcapWarning, config, explain, jit, stance
 from jitcap.base.breaks import Break
+from jitcap.capture.capture import capture
+from tests.helpers.work import calls_made
 
 
 @contextlib.contextmanager
@@ -394,3 +397,31 @@ def test_a_whole_graph_is_made_for_each_length():
     step = jit(mean, backend="eager", fullgraph=True)
     run(step)
     assert step.stats.splits == 0 and step.stats.compiles == 24
+
+
+@pytest.mark.parametrize(
+    ("made", "step"),
+    [
+        ("[]", "found = [j for j in range(n)]"),
+        ("[0] * n", "held.pop()"),
+        ("[0] * n", "held.insert(0, i)"),
+        ("[0] * n", "held[i]"),
+        ("[0] * n", "del held[-1]"),
+        ("tuple(range(n))", "len(held)"),
+        ("deque(range(n))", "held.popleft()"),
+        ("set()", "held.add(i)"),
+    ],
+)
+def test_steps_on_a_container_take_no_longer_the_more_it_holds(made, step):
+    """Each looks into no element but its own; a comprehension is one step an element."""
+
+    def calls(n):
+        found = {"deque": collections.deque}
+        rounds = 1 if "for j" in step else n
+        source = f"def f(x, n={n}):\n held = {made}\n for i in range({rounds}): {step}\n return x"
+        exec(source, found)  # noqa: S102
+        return calls_made(lambda: capture(found["f"], (eager.ones(2),), {}))
+
+    calls(2)
+    first, second, third = map(calls, (20, 60, 140))
+    assert third - second < 2.6 * (second - first)
