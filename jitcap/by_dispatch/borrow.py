@@ -65,7 +65,7 @@ from jitcap.by_dispatch.copies import (
     refit,
     slot_of,
 )
-from jitcap.capture.kinds import base, constants, functions, sequences, tensors
+from jitcap.capture.kinds import base, constants, functions, sequences, sets, tensors
 from jitcap.capture.kinds.base import MISSING, Kind, kind_of
 from jitcap.capture.kinds.cells import CellKind, CellShadow, is_empty
 from jitcap.capture.kinds.classes import ClassKind, acts_by_itself, guarded_mro, guarded_raw
@@ -73,7 +73,8 @@ from jitcap.capture.kinds.constants import Opaque
 from jitcap.capture.kinds.mappings import DictKind, DictShadow
 from jitcap.capture.kinds.modules import ModuleKind
 from jitcap.capture.kinds.objects import ObjectKind, ObjectShadow, PlainKind
-from jitcap.capture.kinds.sequences import ListShadow, SetShadow
+from jitcap.capture.kinds.sequences import ListShadow
+from jitcap.capture.kinds.sets import SetShadow
 from jitcap.capture.kinds.tensors import TensorShadow, own_names
 from jitcap.capture.kinds.views import ViewShadow, require_entered
 from jitcap.capture.outside import Outside, Shadow
@@ -97,7 +98,7 @@ _KEPT: Final[frozenset[type[Kind]]] = frozenset({
     constants.StaticKind, constants.FixedKind, functions.EnumKind, functions.HostKind,
     functions.JittedKind, functions.CustomKind, functions.BuiltinKind, functions.UnboundKind,
     functions.UfuncKind, functions.DispatchedKind, functions.GetterKind,
-    sequences.TupleKind, sequences.FrozensetKind, ModuleKind, PlainKind,
+    sequences.TupleKind, sets.FrozensetKind, ModuleKind, PlainKind,
 })  # fmt: skip
 
 
@@ -275,7 +276,7 @@ class Borrower:
     def set(self, real: set[Any], origin: Origin) -> Any:
         """A set of constants."""
         kind = kind_of(real)
-        assert isinstance(kind, sequences.SetKind)
+        assert isinstance(kind, sets.SetKind)
         kind.check(real, origin)
         saved = set(real)
         self.outside.constant(saved, origin)
@@ -565,7 +566,7 @@ _LOADERS: Final[dict[type[Kind], Callable[[Borrower, Any, Origin], Any]]] = {
     tensors.IntKind: Borrower.number,
     tensors.FloatKind: Borrower.number,
     sequences.ListKind: Borrower.sequence,
-    sequences.SetKind: Borrower.set,
+    sets.SetKind: Borrower.set,
     DictKind: Borrower.mapping,
     ObjectKind: Borrower.instance,
     ClassKind: load_class,

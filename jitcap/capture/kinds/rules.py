@@ -16,7 +16,7 @@ from eager.core.tensor import Tensor
 from eager.utils.data import DataLoader
 from eager.utils.data.iterators import BatchIterator
 from jitcap.base.call_policy import HOST_MODULES, answers_for_itself, is_python_class
-from jitcap.capture.kinds import caches, counted  # noqa: F401 - they fill KINDS, as the others do
+from jitcap.capture.kinds import caches, counted, sets  # noqa: F401 - they fill KINDS, as the others do
 from jitcap.capture.kinds.base import KINDS, RULES, Kind, kind_of_class
 from jitcap.capture.kinds.classes import ClassKind
 from jitcap.capture.kinds.constants import MADE, OPAQUE, ExceptionKind, FileKind, ForeignKind
