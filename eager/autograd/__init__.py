@@ -6,7 +6,8 @@ tensors on the tape (`eager/core/tape.py`) -> `.grad`, or gradients.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from eager.autograd.anomaly import detect_anomaly as detect_anomaly
@@ -60,19 +61,20 @@ def backward(
     roots = _roots(tensors, grad_tensors)
     keep = create_graph if retain_graph is None else retain_graph
     wanted = None if ins is None else {_key(t) for t in ins}
-    found, leaves = sweep(roots, wanted, keep=keep, create=create_graph)
-    with set_grad_enabled(create_graph):
-        for t in ins or ():
-            if _key(t) in found:
-                accumulate(t, found[_key(t)])
-        for leaf, grad in leaves.values():
-            accumulate(leaf, hooked(leaf, grad))
-            for hook in tuple((leaf._accumulate_hooks or {}).values()):
-                if (value := hook(leaf)) is not None and value is not leaf:
-                    kind = RuntimeError if isinstance(value, Tensor) else TypeError
-                    raise kind("Tensor post accumulate grad hooks should return None.")
-        if mode.at_end:
-            _end()
+    with _backward():
+        found, leaves = sweep(roots, wanted, keep=keep, create=create_graph)
+        with set_grad_enabled(create_graph):
+            for t in ins or ():
+                if _key(t) in found:
+                    accumulate(t, found[_key(t)])
+            for leaf, grad in leaves.values():
+                accumulate(leaf, hooked(leaf, grad))
+                for hook in tuple((leaf._accumulate_hooks or {}).values()):
+                    if (value := hook(leaf)) is not None and value is not leaf:
+                        kind = RuntimeError if isinstance(value, Tensor) else TypeError
+                        raise kind("Tensor post accumulate grad hooks should return None.")
+            if mode.at_end:
+                _end()
 
 
 def grad(
@@ -113,10 +115,11 @@ def grad(
     roots = _roots(outs, grad_outputs)
     keep = create_graph if retain_graph is None else retain_graph
     wanted = {_key(t) for t in ins}
-    found, leaves = sweep(roots, wanted, keep=keep, create=create_graph)
-    found.update({(id(leaf), 0): hooked(leaf, g) for leaf, g in leaves.values()})
-    if mode.at_end:
-        _end()
+    with _backward():
+        found, leaves = sweep(roots, wanted, keep=keep, create=create_graph)
+        found.update({(id(leaf), 0): hooked(leaf, g) for leaf, g in leaves.values()})
+        if mode.at_end:
+            _end()
     pairs = [(found.get(_key(t)), t) for t in ins]
     results = tuple([None if g is None else in_rows(g, t) for g, t in pairs])
     if materialize_grads:
@@ -129,6 +132,17 @@ def grad(
             "allow_unused=True if this is the desired behavior: its gradient is None then"
         )
     return results
+
+
+@contextmanager
+def _backward() -> Iterator[None]:
+    """Inside, a backward runs: who waits for its end is not told if it raises, nor at the end of
+    another one, which may run inside."""
+    outer, mode.at_end = mode.at_end, ()
+    try:
+        yield
+    finally:
+        mode.at_end = outer
 
 
 def _end() -> None:

@@ -63,7 +63,7 @@ class _Together:
     def take(self, place: int, grad: Tensor) -> None:
         if tracing():
             raise UnknownValue("register_multi_grad_hook waits for the end of the backward")
-        first = self.grads is None
+        first = self.grads is None or self.end not in mode.at_end  # one that raised left them
         if first:
             self.grads = [None] * len(self.handles)
             at_end_of_backward(self.end)

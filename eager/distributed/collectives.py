@@ -206,7 +206,8 @@ def all_gather_into_tensor(
     name = "all_gather_into_tensor"
     _require_same(name, input_tensor, output_tensor, lambda: input_tensor.numel() * found.size())
     if tracing():
-        return _in_graph(found, ALL_GATHER, output_tensor, input_tensor, async_op)
+        rows = input_tensor if input_tensor.ndim else input_tensor.reshape(1)
+        return _in_graph(found, ALL_GATHER, output_tensor, rows, async_op)
     out = _memory(output_tensor, name, written=True)
     mine = _memory(input_tensor, name, written=False)
     return _launch(

@@ -81,6 +81,8 @@ class DistributedDataParallel(Module):
             p.register_post_accumulate_grad_hook(self._queue)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if self._queued:  # a backward that raised is over
+            self._queued = False
         if self.broadcast_buffers and self.training and self.require_backward_grad_sync:
             self._share(list(self.module.buffers()))
         return self.module(*inputs, **kwargs)

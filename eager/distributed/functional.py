@@ -45,6 +45,8 @@ def all_gather_tensor(self: Tensor, gather_dim: int = 0, group: Any = None) -> T
     found = resolve(group)
     if found is None:
         return self
+    if not self.ndim:
+        raise ValueError("all_gather_tensor(): a tensor without dimensions is not gathered")
     d = norm_dim(gather_dim, self.ndim, "all_gather_tensor")
     return _along(d, self, lambda x: taken(ALL_GATHER, x, group=found.number))
 

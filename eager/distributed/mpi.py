@@ -92,6 +92,11 @@ class _Request:
             self._end()
         return True
 
+    def __del__(self) -> None:
+        """MPI reads and writes the arrays of one that nobody waits for, too."""
+        if self._request is not None:
+            self._engine.dropped.append((self._request, self._keep))
+
 
 def _refused(error: Any) -> DistBackendError:
     text = str(error)
@@ -111,9 +116,17 @@ class MPIEngine:
         self.size: int = comm.Get_size()
         self.world_rank: int = mpi.COMM_WORLD.Get_rank()
         self.world_size: int = mpi.COMM_WORLD.Get_size()
+        self.dropped: list[tuple[Any, Any]] = []  # requests under way, with their arrays
+
+    def _is_over(self, request: Any) -> bool:
+        try:
+            return bool(request.Test())
+        except self.mpi.Exception:  # nobody asks what became of it
+            return True
 
     def _start(self, name: str, *args: Any, keep: Sequence[Any] = (), end: Any = None) -> _Request:
         try:
+            self.dropped = [each for each in self.dropped if not self._is_over(each[0])]
             request = getattr(self._comm, name)(*args)
         except self.mpi.Exception as error:
             raise _refused(error) from None
@@ -156,7 +169,7 @@ class MPIEngine:
         return self._start("Ireduce", *given, keep=(array, value), end=end)
 
     def reduce_scatter(self, out: Any, array: Any, op: ReduceOp) -> _Request:
-        value, mpi_op, wide = self._reducible(array, op)
+        value, mpi_op, wide = self._reducible(_apart(array, out), op)
         into = np.empty(out.shape, np.float32) if wide else self._reducible(out, op)[0]
         end = self._ended(out, into, op)
         keep = (array, value, out, into)
@@ -166,6 +179,7 @@ class MPIEngine:
         return self._start("Ibcast", _bytes(array), root, keep=(array,))
 
     def all_gather(self, out: Any, array: Any) -> _Request:
+        array = _apart(array, out)
         return self._start("Iallgather", _bytes(array), _bytes(out), keep=(array, out))
 
     def gather(self, out: Any, array: Any, root: int) -> _Request:
@@ -179,6 +193,7 @@ class MPIEngine:
     def all_to_all(
         self, out: Any, array: Any, received: Sequence[int], sent: Sequence[int]
     ) -> _Request:
+        array = _apart(array, out)
         given = [_bytes(array), _counts(sent, array), self.mpi.BYTE]
         into = [_bytes(out), _counts(received, out), self.mpi.BYTE]
         return self._start("Ialltoallv", given, into, keep=(array, out))
@@ -210,6 +225,11 @@ class MPIEngine:
 def _bytes(array: Any) -> Any:
     """The memory of a contiguous array, as bytes."""
     return array.reshape(-1).view(np.uint8)
+
+
+def _apart(array: Any, out: Any) -> Any:
+    """The array, or a copy where it lies in the memory that is written: MPI asks for two."""
+    return array.copy() if np.may_share_memory(array, out) else array
 
 
 def _counts(lengths: Sequence[int], array: Any) -> tuple[list[int], list[int]]:

@@ -195,6 +195,51 @@ def data_parallel(r, n):
     assert [*ours.state_dict()][0] == "module.0.weight"
 
 
+def interrupted_backward(r, n):
+    """A backward that raises is over: the next one is reduced, and no other tells its end."""
+    model = DistributedDataParallel(nn.Linear(1, 1, bias=False))
+    handle = model.module.weight.register_post_accumulate_grad_hook(lambda p: 1 / 0)
+    _raises(ZeroDivisionError, "division", model(eager.ones(1, 1)).sum().backward)
+    handle.remove()
+    if r == 0:  # alone
+        eager.ones(1, requires_grad=True).sum().backward()
+    model.zero_grad()
+    model(eager.full((1, 1), r + 1.0)).sum().backward()
+    assert model.module.weight.grad.item() == (n + 1) / 2
+
+
+def shared_memory(r, n):
+    """An input may be a part of the output, and have no dimension."""
+    out = eager.zeros(2 * n)
+    out[2 * r : 2 * r + 2] = r
+    dist.all_gather_into_tensor(out, out[2 * r : 2 * r + 2])
+    assert out.tolist() == [i // 2 for i in range(2 * n)]
+    x = eager.arange(float(n))
+    dist.all_to_all_single(x, x)
+    assert x.tolist() == [r] * n
+    x = eager.arange(float(n))
+    dist.reduce_scatter_tensor(x[r : r + 1], x)
+    assert x[r] == r * n
+    gathered = jit(lambda out, x: dist.all_gather_into_tensor(out, x))
+    for collect in (dist.all_gather_into_tensor, gathered):
+        out = eager.zeros(n)
+        collect(out, eager.tensor(r + 0.5))
+        assert out.tolist() == [i + 0.5 for i in range(n)]
+
+
+def dropped_handles(r, n):
+    """What nobody waits for is received all the same, into memory that is kept until then."""
+    to, source = (r + 1) % n, (r - 1) % n
+    for _ in range(3):
+        dist.isend(eager.full((1 << 16,), float(r)), to)
+    others = [eager.zeros(1 << 16) for _ in range(50)]
+    for _ in range(3):
+        got = eager.zeros(1 << 16)
+        dist.recv(got, source)
+        assert (got == source).all()
+    assert not any(t.any() for t in others)
+
+
 def unused_parameters(r, n):
     class Ways(nn.Module):
         def __init__(self):
@@ -363,6 +408,7 @@ def mistakes(r, n):
         eager.ones(1),
     )
     _raises(TypeError, "a Tensor is needed", dist.all_reduce, 3)
+    _raises(ValueError, "without dimensions", F.all_gather_tensor, eager.tensor(1.0))
     _raises(ValueError, "equal parts", dist.all_to_all_single, eager.ones(n), eager.ones(n + 1))
     _raises(dist.DistBackendError, r"rank 0: all_reduce of \[1\].*rank 1: all_reduce of \[2\]",
             dist.all_reduce, eager.ones(1 + (r > 0)))  # fmt: skip
@@ -373,8 +419,8 @@ def _raises(kind, text, fn, *args, **kwargs):
         fn(*args, **kwargs)
 
 
-CASES = (reductions, moves, objects, groups, derivatives, data_parallel, unused_parameters, data,
-         under_jit, data_parallel_under_jit, zero_redundancy, mistakes)  # fmt: skip
+CASES = (reductions, moves, objects, groups, derivatives, data_parallel,
+         interrupted_backward, shared_memory, dropped_handles, unused_parameters, data, under_jit, data_parallel_under_jit, zero_redundancy, mistakes)  # fmt: skip
 
 
 def ends_badly(case, r):
