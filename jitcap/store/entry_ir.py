@@ -8,14 +8,21 @@ run is printed and compiled, after a look at each name, operation and call in it
 from __future__ import annotations
 
 import builtins
+import collections
 import itertools
 import math
 import operator
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from eager.core.dispatch import apply
+from eager.core.op import Op
+from jitcap.autodiff.double_backward import view
 from jitcap.base.terms import Row, Term, defined_by, source
+from jitcap.capture.builtins.chance import run_once
+from jitcap.capture.kinds import constants
 from jitcap.guards.class_guard import Classes
 from jitcap.guards.size_guard import LastSizes
 from jitcap.guards.tensor_guard import Seen
@@ -81,13 +88,13 @@ def find(
     for kind, *parts in rows:
         if kind == "let":
             name, term = parts
-            values[_variable(name, "v")] = value(term)
+            values[variable(name, "v")] = value(term)
         elif kind == "sizes":
             if find(_lines(parts[2]), values, take) is None:
                 return None
         elif kind == "take":
             name, term = parts
-            values[_variable(name, "C")] = found = value(term)
+            values[variable(name, "C")] = found = value(term)
             take(name, found)
         elif kind == "each":
             places, constants, test = parts
@@ -147,8 +154,8 @@ def _literal(term: Any) -> Any:
     raise Unreadable("no literal")
 
 
-def _variable(name: Any, letters: str) -> str:
-    """A name that a statement may give. Raises Unreadable."""
+def variable(name: Any, letters: str) -> str:
+    """A name of these letters, which is pasted into the source. Raises Unreadable."""
     if name[0] not in letters or not _NAME.fullmatch(name):
         raise Unreadable(f"{name} is stored")
     return str(name)
@@ -188,7 +195,7 @@ class Source:
                 name, term = parts
                 self._look(term)
                 is_result = self._is_body and name in _RESULTS
-                self._names.add(name if is_result else _variable(name, letters))
+                self._names.add(name if is_result else variable(name, letters))
             elif kind == "take":
                 self._names.add(parts[0])
             elif kind == "sizes":
@@ -240,6 +247,9 @@ class Source:
         may = may_call if self._is_body else may_ask
         if type(fn) is not str or fn[0] != "C" or not may(self.known[fn]):
             raise Unreadable("a call of another function")
+        calls_nothing = _CALLERS.get(self.known[fn])
+        if calls_nothing is not None and not calls_nothing(self, *parts):
+            raise Unreadable("a call of what it is given")
         return (fn, *parts)
 
     def method(self, name: Term, base: Term, *parts: Term) -> Iterable[Term]:
@@ -266,6 +276,53 @@ _OF_GUARDS: Final = ("let", "take", "hold", "each", "sizes")
 _OF_BODIES: Final = ("let", "set", "add", "count", "do", "return")
 
 
+def _tag(term: Term) -> str:
+    """The operation of a term; "" for an atom."""
+    return str(term[0]) if type(term) in (list, tuple) else ""
+
+
+def _are_values(_: Source, *parts: Term) -> bool:
+    """True if no part is a keyword, or unpacked."""
+    return not any(_tag(part) in ("star", "keyword") for part in parts)
+
+
+def _is_printed(source: Source, *parts: Term) -> bool:
+    """True if it is not written to an object that the entry makes."""
+    files = [part[2] for part in parts if _tag(part) == "keyword" and part[1] == "'file"]
+    return _is_found(source, *files)
+
+
+def _is_found(_: Source, *parts: Term) -> bool:
+    """True if the first part, if there is one, is no object that the entry makes."""
+    return all(type(part) is str and part[0] in "CvN" for part in parts[:1])
+
+
+def _is_op(source: Source, op: Term, *parts: Term) -> bool:
+    return type(op) is str and issubclass(type(source.known.get(op)), Op)
+
+
+def _are_steps(source: Source, _: Term, chain: Term, *parts: Term) -> bool:
+    """True if the steps of a view are a constant, or each has an op."""
+    if type(chain) is str:
+        return chain[0] == "C"
+    return _tag(chain) == "tuple" and all(
+        _tag(step) == "tuple" and _is_op(source, step[1]) for step in chain[1:]
+    )
+
+
+# What would call one of its arguments: whether it is given none that may be called.
+_CALLERS: Final[dict[Any, Callable[..., bool]]] = {
+    **dict.fromkeys((max, min), _are_values),
+    iter: lambda source, *parts: len(parts) == 1 and _are_values(source, *parts),
+    print: _is_printed,
+    collections.defaultdict: _is_found,
+    constants._again: _is_found,
+    run_once: lambda source, run, *parts: run == "K",
+    apply: _is_op,
+    view: _are_steps,
+}  # fmt: skip
+
+
 def _require_place(place: Term) -> None:
     """Raises Unreadable for what nothing is stored in."""
     if place[0] == "attribute":
@@ -281,8 +338,9 @@ def _require_name(name: Term, allowed: Callable[[str], bool]) -> None:
 
 
 def is_attribute(name: Any) -> bool:
-    """True if a version may read an attribute of this name."""
-    return type(name) is str and (name[:2] != "__" or name in _DUNDER) and name.isidentifier()
+    """True if a version may read an attribute of this name, which is read as it is spelt."""
+    plain = type(name) is str and (name[:2] != "__" or name in _DUNDER) and name.isidentifier()
+    return plain and (name.isascii() or unicodedata.normalize("NFKC", name) == name)
 
 
 # ---- the operations

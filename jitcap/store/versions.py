@@ -50,7 +50,7 @@ from jitcap.graph.graph import Graph
 from jitcap.guards.guard import Guard, Guards, Names
 from jitcap.store.allowlist import Unreadable, is_library_name
 from jitcap.store.codec import Reader, Writer, has_copies
-from jitcap.store.entry_ir import ATOMS, BUILTINS, Source, find, in_order, needed
+from jitcap.store.entry_ir import ATOMS, BUILTINS, Source, find, in_order, needed, variable
 from jitcap.store.fingerprint import Unkept, fingerprint
 
 SLOTS: Final = 8  # versions for calls that look alike: of several models with one step, say
@@ -307,7 +307,8 @@ class Recalled:
     def find(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
         """The values that the entry works with; None if the call does not fit."""
         reader = Reader({})
-        names = {name: reader.read(data) for name, data in self.start["constants"].items()}
+        constants = self.start["constants"].items()
+        names = {variable(name, "C"): reader.read(data) for name, data in constants}
         found, roots = self.start["found"], _roots(fn)
         distinct = set(map(id, names.values()))
 
@@ -321,7 +322,7 @@ class Recalled:
                 raise LookupError(f"{name} is another object")
 
         for name, place in self.start["roots"].items():
-            take(name, roots[place])
+            take(variable(name, "C"), roots[place])
         values = find(
             self.start["guards"], {**ATOMS, **names, "args": args, "kwargs": kwargs}, take
         )
