@@ -20,8 +20,10 @@ Origins, guards and effects give terms. JSON has them as they are (a tuple is a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from keyword import iskeyword
 from math import isfinite
 from typing import Any, Final
+from unicodedata import normalize
 
 Term = Any  # int | str | tuple[Any, ...]
 Row = tuple[Any, ...]
@@ -65,6 +67,15 @@ def attribute(base: Term, *names: str) -> Term:
     for name in names:
         base = ("attribute", base, f"'{name}")
     return base
+
+
+def field(base: Term, name: str) -> Term:
+    """`base.name` of an object that has it in its dictionary: by that, if the name has no spelling
+    as an attribute, or another one."""
+    plain = name.isidentifier() and not iskeyword(name)
+    if plain and (name.isascii() or normalize("NFKC", name) == name):
+        return attribute(base, name)
+    return ("item", attribute(base, "__dict__"), text(name))
 
 
 def method(base: Term, name: str, *args: Term) -> Term:

@@ -26,7 +26,7 @@ from jitcap.autodiff.double_backward import view
 from jitcap.autodiff.joint import why_spent
 from jitcap.base.breaks import Break
 from jitcap.base.equality import is_wide
-from jitcap.base.terms import Row, Term, attribute, method, text
+from jitcap.base.terms import Row, Term, attribute, field, method, text
 from jitcap.capture import numbers
 from jitcap.capture.control.ties import may_be_new
 from jitcap.capture.kinds.base import MutableKind, kind_of
@@ -379,7 +379,7 @@ class Rebuilder:
             self.put(name, "_grad", self.expr(tensor._grad))
         for key, value in tensor.__dict__.items():
             if key not in TENSOR_FIELDS:
-                self.put(name, key, self.expr(value))
+                self.rows.append(("set", field(name, key), self.expr(value)))
         return name
 
 

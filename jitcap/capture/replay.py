@@ -20,6 +20,7 @@ USER_NAMES: Final = {"_array": "data", "_grad": "grad", "_requires_grad": "requi
 ITEM: Final[Row] = ("set", ("item", "t", "k"), "v")
 DROP_ITEM: Final[Row] = ("delete", ("item", "t", "k"))
 ATTRIBUTE: Final[Row] = ("set", ("attribute", "t", "k"), "v")
+OWN: Final[Row] = ("set", ("item", attribute("t", "__dict__"), "k"), "v")
 CLEAR: Final[Row] = ("do", ("call", "f", "t"))
 APPLY: Final[Row] = ("do", ("call", "f", "t", "v"))
 PUT: Final[Row] = ("do", ("call", "f", "t", "k", "v"))
@@ -67,7 +68,7 @@ class Effect:
     def show(self) -> str:
         """The place that is written, as the user writes it."""
         place = self.origin.show()
-        if self.form == ATTRIBUTE:
+        if self.form in (ATTRIBUTE, OWN):
             key = self.key[1:]  # a text
             name = USER_NAMES.get(key, key)
             return place if name == "cell_contents" else f"{place}.{name}"

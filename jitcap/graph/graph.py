@@ -43,8 +43,10 @@ class Where(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The line alone."""
-        return f"{self.file}:{self.line}" if self.file else ""
+        """The line alone. It stands in comments of what is compiled, so it is one line there, too,
+        whatever a file is called."""
+        file = self.file if self.file.isprintable() else ascii(self.file)
+        return f"{file}:{self.line}" if file else ""
 
 
 NOWHERE: Final = Where("", 0, "")

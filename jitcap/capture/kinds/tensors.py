@@ -31,7 +31,7 @@ from eager.sizes.aval import Aval, contiguous_strides
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import is_native_class, shown
 from jitcap.base.origin import Attribute, Computed, DictOf, Item, ItemBy, Origin, result_of
-from jitcap.base.terms import Row, Term, attribute, method, text
+from jitcap.base.terms import Row, Term, attribute, field, method, text
 from jitcap.capture.kinds.base import KINDS, MISSING, Args, Kwargs, Session, defines, of
 from jitcap.capture.kinds.classes import bind, class_raw, is_data
 from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
@@ -40,7 +40,7 @@ from jitcap.capture.kinds.numbered import may_stand
 from jitcap.capture.kinds.text import Deferred, for_numpy, promise
 from jitcap.capture.kinds.views import load_view
 from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import ATTRIBUTE, USER_NAMES, Effect, Maker
+from jitcap.capture.replay import ATTRIBUTE, OWN, USER_NAMES, Effect, Maker
 from jitcap.capture.sizes import out
 from jitcap.graph.graph import INPUT
 from jitcap.guards.guard import Absent, Equals, TypeIs
@@ -169,7 +169,8 @@ class TensorShadow(Shadow):
                 raise Break("history", f"backward() goes on past {self.origin.show()}")
             put("_grad", make.expr(twin._grad))
         for key, value in self._extra_now().items():
-            put(key, make.expr(value))
+            form = ATTRIBUTE if field("t", key)[0] == "attribute" else OWN
+            effects.append(self.write(make, form, text(key), make.expr(value), at=key))
         return effects
 
 
