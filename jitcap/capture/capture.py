@@ -35,7 +35,6 @@ from jitcap.base.origin import (
 from jitcap.base.walks import reach
 from jitcap.capture.attempts import Attempts
 from jitcap.capture.bytecode import UnsupportedPython, decode
-from jitcap.capture.call_copies import require_no_copies
 from jitcap.capture.control.paths import looks, needed
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
@@ -44,6 +43,7 @@ from jitcap.capture.kinds.base import words
 from jitcap.capture.kinds.caches import require_unchanged
 from jitcap.capture.kinds.functions import is_inlined
 from jitcap.capture.kinds.tensors import TensorShadow
+from jitcap.capture.memo.call_copies import require_no_copies
 from jitcap.capture.result import Captured, Input
 from jitcap.capture.search import Search
 from jitcap.capture.session import Session, inlined

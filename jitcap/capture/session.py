@@ -30,7 +30,6 @@ from jitcap.base.origin import Attribute, Drawn, Fixed, Origin
 from jitcap.capture import host, numbers, operators
 from jitcap.capture.builtins import polyfills
 from jitcap.capture.builtins import table as _table  # noqa: F401 - fills HANDLERS
-from jitcap.capture.calls import Calls
 from jitcap.capture.control import branch as branches
 from jitcap.capture.control.extremes import extreme
 from jitcap.capture.control.log import Log
@@ -61,11 +60,12 @@ from jitcap.capture.kinds.iterators import (
 from jitcap.capture.kinds.tensors import replaced_member
 from jitcap.capture.kinds.text import VIEWS, Deferred, by_numpy, joined, snapshot
 from jitcap.capture.located import caught
+from jitcap.capture.memo.calls import Calls
+from jitcap.capture.memo.templates import Templates
 from jitcap.capture.opcodes.table import OPCODES
 from jitcap.capture.outside import Outside
 from jitcap.capture.search import Search
 from jitcap.capture.sizes import CaptureSizes, out
-from jitcap.capture.templates import Templates
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.graph.graph import NOWHERE, Node, Where
 from jitcap.graph.tracer import DataDependent

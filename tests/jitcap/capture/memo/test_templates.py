@@ -7,7 +7,7 @@ import eager
 from eager import nn
 from jitcap import jit, stance
 from jitcap.capture.capture import capture
-from jitcap.capture.templates import Template
+from jitcap.capture.memo.templates import Template
 from tests.helpers.work import calls_made
 
 pytestmark = pytest.mark.once

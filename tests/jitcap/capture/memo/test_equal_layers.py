@@ -8,9 +8,9 @@ import pytest
 import eager
 from eager import nn
 from jitcap import jit
-from jitcap.capture.call_copies import Recorded
-from jitcap.capture.calls import Calls
 from jitcap.capture.capture import capture
+from jitcap.capture.memo.call_copies import Recorded
+from jitcap.capture.memo.calls import Calls
 from jitcap.graph.show import show
 from jitcap.passes.dead import dead_code
 

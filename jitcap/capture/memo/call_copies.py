@@ -20,7 +20,7 @@ from eager.core.tensor import Tensor, wrap
 from eager.core.traced import Traced, TracedStorage
 from jitcap.base.breaks import Again
 from jitcap.base.modes import Modes
-from jitcap.capture.templates import Code, state_of
+from jitcap.capture.memo.templates import Code, state_of
 from jitcap.capture.tracing import LARGEST
 from jitcap.graph.graph import Node, placeholder
 
