@@ -6,6 +6,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_frozen = False  # whether the program was seen to have frozen objects: to count them takes long
+
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
@@ -18,7 +20,14 @@ def collection_paused() -> Iterator[None]:
         yield
     finally:
         if enabled:
-            if not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
+            _age()
             gc.enable()
+
+
+def _age() -> None:
+    """Make all objects old, unless the program has frozen some."""
+    global _frozen
+    _frozen = _frozen or gc.get_freeze_count() > 0
+    if not _frozen:
+        gc.freeze()
+        gc.unfreeze()
