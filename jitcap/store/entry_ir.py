@@ -297,6 +297,11 @@ def _is_found(_: Source, *parts: Term) -> bool:
     return all(type(part) is str and part[0] in "CvN" for part in parts[:1])
 
 
+def _names_no_factory(_: Source, obj: Term, name: Term, *parts: Term) -> bool:
+    """True if an attribute is set that no container calls."""
+    return type(name) is str and name[0] == "'" and name != "'default_factory"
+
+
 def _is_op(source: Source, op: Term, *parts: Term) -> bool:
     return type(op) is str and issubclass(type(source.known.get(op)), Op)
 
@@ -316,6 +321,8 @@ _CALLERS: Final[dict[Any, Callable[..., bool]]] = {
     iter: lambda source, *parts: len(parts) == 1 and _are_values(source, *parts),
     print: _is_printed,
     collections.defaultdict: _is_found,
+    collections.defaultdict.__init__: lambda source, _, *parts: _is_found(source, *parts),
+    object.__setattr__: _names_no_factory,
     constants._again: _is_found,
     run_once: lambda source, run, *parts: run == "K",
     apply: _is_op,

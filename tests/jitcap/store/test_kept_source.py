@@ -1,5 +1,6 @@
 """A kept version from disk: what stands in the source that is made of it, and what it calls."""
 
+import operator
 import sys
 
 import pytest
@@ -33,6 +34,9 @@ CALLS = (
     ("builtins", "max", [1, 2, ["keyword", "'key", OBJECT]]),
     ("builtins", "min", [1, ["star", "args"]]),
     ("builtins", "iter", [OBJECT, 1]), ("builtins", "iter", [["star", "args"]]),
+    ("collections", "defaultdict.__init__", ["t998", "t998"]),
+    ("builtins", "object.__setattr__", ["t998", "'default_factory", "t998"]),
+    ("builtins", "object.__setattr__", ["t998", "t998", "t998"]),
     ("builtins", "print", [1, ["keyword", "'file", OBJECT]]),
     ("collections", "defaultdict", [["tuple", OBJECT]]), ("collections", "defaultdict", ["t998"]),
     ("jitcap.capture.builtins.chance", "run_once", [OBJECT, ["list"], ["tuple"], 1]),
@@ -45,7 +49,7 @@ CALLS = (
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call[1])
 def test_a_function_that_would_call_what_it_is_given(kept, call):
     module, name, given = call
-    fn = getattr(sys.modules[module], name)
+    fn = operator.attrgetter(name)(sys.modules[module])
     library = ["library", *library_place(fn), text_of_home(fn)]
     start = kept.with_body(["do", ["call", "C999", *given]])
     start["body"].insert(0, ["let", "t998", OBJECT])
