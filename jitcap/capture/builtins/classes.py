@@ -14,6 +14,7 @@ import typing
 from types import CellType, FunctionType, MemberDescriptorType
 from typing import Any, Final
 
+from eager.core.gradient_hooks import RemovableHandle
 from eager.nn.modules.module import Module
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import answers_for_itself, is_library_class, is_python_class
@@ -53,6 +54,12 @@ def _call_layer(s: Session, method: Any, layer: Any, /, *args: Any, **kwargs: An
         return s.call(s.getattr(layer, "_call_with_hooks" if hooked else "forward"), args, kwargs)
 
     return s.layers.call(layer, args, kwargs, run)
+
+
+@handles_each(RemovableHandle.remove, RemovableHandle.__exit__)
+def _remove_hook(s: Session, method: Any, handle: Any, *_: Any) -> None:
+    """`remove()`, read as that of a layer's handle: its number may be one of the run."""
+    s.call(s.getattr(s.getattr(handle, "hooks"), "pop"), (s.getattr(handle, "id"), None), {})
 
 
 @handles_each(

@@ -11,10 +11,11 @@ import collections
 import functools
 import gc
 import itertools
+import warnings
 from collections.abc import Iterable
 from contextlib import suppress
-from types import CellType, FunctionType, MethodType
-from typing import Any
+from types import BuiltinMethodType, CellType, FunctionType, MethodType
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,18 +29,25 @@ from jitcap.capture.interpret import Frame, Generator
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.base import parts_of as items_of
 from jitcap.capture.kinds.cells import CellShadow, is_empty
+from jitcap.capture.kinds.iterators import Lazy
 from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.kinds.objects import slots_of
-from jitcap.capture.kinds.tensors import TensorShadow
+from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
 from jitcap.capture.outside import Shadow
 
 Mark = tuple[Any, ...]
+_ROUNDS: Final = (
+    itertools.product, itertools.permutations, itertools.combinations,
+    itertools.combinations_with_replacement, itertools.cycle,
+)  # fmt: skip
 
 
 def reachable(session: Any, obj: Any) -> list[Any]:
     """Values that an object of the program refers to."""
     if isinstance(obj, FunctionType) and id(obj) not in session.made:
         return []  # a function from outside has twins of its cells
+    if isinstance(obj, type) and id(obj) in session.made:
+        return [*vars(obj).values()]
     shadow = session.outside.by_twin.get(id(obj))
     found: list[Any] | None = None if shadow is None else shadow.reachable()
     return parts_of(obj) if found is None else found
@@ -86,7 +94,8 @@ def mark_of(obj: Any) -> Mark | None:
     if isinstance(obj, random.Generator):
         return obj.seed_value, obj.ordinal
     if isinstance(obj, FunctionType):
-        return id(obj.__defaults__), id(obj.__kwdefaults__), id(obj.__code__)
+        parts = obj.__defaults__, obj.__kwdefaults__, obj.__code__, obj.__name__, obj.__doc__
+        return tuple(map(id, parts))
     if isinstance(obj, type):
         return tuple((k, id(v)) for k, v in vars(obj).items()) if is_python_class(obj) else None
     if isinstance(obj, functools.partial):
@@ -102,8 +111,13 @@ def own_of(obj: Any) -> tuple[int, ...]:
 
 
 def _beside(obj: Any) -> list[Any]:
-    """Slots, which the program's classes may have; the arguments of an error, and its cause."""
-    own = [obj.args, obj.__cause__] if isinstance(obj, BaseException) else []
+    """Slots, which the program's classes may have; the arguments of an error, and its cause; what
+    makes the entries that a dictionary lacks."""
+    own: list[Any] = []
+    if isinstance(obj, BaseException):
+        own = [obj.args, obj.__cause__, obj.__suppress_context__]
+    elif isinstance(obj, collections.defaultdict):
+        own = [obj.default_factory]
     return [*own, *slots_in(obj).values()] if is_python_class(type(obj)) else own
 
 
@@ -115,11 +129,25 @@ def _items(table: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
 
 
 def _position(iterator: Any) -> Any:
-    """Length hint of a builtin iterator; None if it has none, but for what it goes through."""
+    """Place of a builtin iterator: its length hint, or what a copy of it would begin with; None if
+    it has none, but for what it goes through."""
+    if type(iterator) is Lazy:
+        return iterator.moves
     if type(iterator) is itertools.count:
         return repr(iterator)
+    if type(iterator) in _ROUNDS:
+        _, given, *rest = _reduced(iterator)
+        if type(iterator) is itertools.cycle:
+            return _position(given[0])
+        return [len(pool) for pool in given if type(pool) is tuple], rest
     hint = getattr(iterator, "__length_hint__", None)
     return hint() if hint is not None else None
+
+
+def _reduced(iterator: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on
+        return iterator.__reduce__()
 
 
 def driven_by(iterator: Any) -> list[Any]:
@@ -175,7 +203,7 @@ def parts_of(obj: Any) -> list[Any]:
     if isinstance(obj, list | collections.deque | tuple | set | frozenset):
         return [*items_of(obj), *_of_class(obj)]
     if isinstance(obj, BaseException):
-        return [*_beside(obj), *_of_class(obj)]
+        return [*_beside(obj), obj.__dict__]
     if isinstance(obj, np.ndarray):
         return [obj.base]
     if isinstance(obj, CellType):
@@ -189,11 +217,14 @@ def parts_of(obj: Any) -> list[Any]:
     if isinstance(obj, MethodType):
         return [obj.__self__, obj.__func__]
     if isinstance(obj, functools.partial):
-        return [obj.func, obj.args, obj.keywords]
+        return [obj.func, obj.args, obj.keywords, obj.__dict__]
+    if isinstance(obj, BuiltinMethodType):
+        return [obj.__self__]
     if isinstance(obj, Tensor):
         view = obj._view
         hooks = [obj._hooks, obj._accumulate_hooks]
-        return [obj._grad, *hooks, *([] if view is None else [view.base])]
+        own = [v for k, v in vars(obj).items() if k not in TENSOR_FIELDS]
+        return [obj._grad, *hooks, *([] if view is None else [view.base]), *own]
     if isinstance(obj, type) or not is_python_class(type(obj)):
         return driven_by(obj) if hasattr(type(obj), "__next__") else []
     return [*fields_of_instance(obj).values()]
@@ -202,9 +233,7 @@ def parts_of(obj: Any) -> list[Any]:
 def _of_class(obj: Any) -> list[Any]:
     """The dictionary and the slots of an instance whose class derives from a container."""
     fields = fields_in(obj)
-    return (
-        [*_beside(obj), *([] if fields is None else [fields])] if is_python_class(type(obj)) else []
-    )
+    return [*_beside(obj), *([] if fields is None else [fields])]
 
 
 def has_fields(obj: Any) -> bool:

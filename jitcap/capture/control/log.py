@@ -32,7 +32,6 @@ from jitcap.capture.control.contents import (
     driven_by,
     fields_in,
     mark_of_part,
-    parts_of,
     reachable,
     slots_in,
 )
@@ -167,8 +166,7 @@ class Region:
             return
         s = self.session
         shadow = s.outside.by_twin.get(id(obj))
-        parts = None if shadow is None else shadow.reachable()
-        self.parts[id(obj)] = obj, parts_of(obj) if parts is None else parts
+        self.parts[id(obj)] = obj, reachable(s, obj)
         memory = memory_of(obj)
         for part in (obj,) if shadow is None else shadow.parts():
             self._record(part, memory)
@@ -177,7 +175,7 @@ class Region:
             base = None if obj._view is None else obj._view.base  # which gets another history
             for held in (base, obj._hooks, obj._accumulate_hooks):
                 self.note(held)
-        elif isinstance(obj, np.ndarray):
+        elif isinstance(obj, np.ndarray | np.flatiter):
             self.note(obj.base)
         elif isinstance(obj, Generator):
             self.note(obj.frame)

@@ -184,8 +184,10 @@ class Lazy(Unshown):
         self.cls = cls
         self._step = step
         self.hint = hint
+        self.moves = 0  # how often it was asked for an item
 
     def __next__(self) -> Any:
+        self.moves += 1
         return self._step()
 
 

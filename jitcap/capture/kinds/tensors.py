@@ -53,6 +53,7 @@ TENSOR_FIELDS: Final = frozenset(
 # What a stand-in does not know of the tensor: its memory, and what it was before.
 _UNKNOWN: Final = frozenset({"data_ptr", "__array__", "__dict__", "_version", "_base", "_view"})
 _WATCHES: Final = ("__setattr__", "__getattribute__", "__del__")
+_HOOKS: Final = ("_hooks", "_accumulate_hooks")
 _HISTORY: Final = frozenset({"is_leaf", "grad_fn", "output_nr"})
 
 
@@ -66,6 +67,7 @@ class TensorShadow(Shadow):
         self.requires_grad = twin._requires_grad
         self.grad: Any = UNREAD  # what was loaded for `.grad`
         self.extra: dict[str, Any] = {}  # attributes that the user put on it, as loaded
+        self.hooks: dict[str, dict[int, Any]] = {}  # its tables of hooks, which handles hold too
 
     def passes_on(self) -> bool:
         """True if it got a gradient that is not its own: its history goes on outside."""
@@ -129,11 +131,7 @@ class TensorShadow(Shadow):
 
     def _changed_hooks(self) -> dict[str, set[Any]]:
         """The hooks by table, of those tables to which one was added, or from which one is gone."""
-        twin, real = self.twin, self.real
-        pairs = (
-            ("_hooks", twin._hooks, real._hooks),
-            ("_accumulate_hooks", twin._accumulate_hooks, real._accumulate_hooks),
-        )
+        pairs = [(name, getattr(self.twin, name), getattr(self.real, name)) for name in _HOOKS]
         told = [(name, {*(now or ())}, was) for name, now, was in pairs if now or was]
         return {name: now for name, now, was in told if now != {*(was or ())}}
 
@@ -146,7 +144,8 @@ class TensorShadow(Shadow):
 
         if twin._node is not None:
             raise Break("effect", f"{self.origin.show()} gets a history by an in-place operation")
-        if self._changed_hooks():
+        removed = any(len(now) < len(getattr(self.real, name)) for name, now in self.hooks.items())
+        if removed or self._changed_hooks():
             raise Break("effect", f"a hook of {self.origin.show()} is registered or removed")
         if self.memory.handle is not self.node:
             make.writes.append((self, make.output(self.memory.handle)))
@@ -224,9 +223,10 @@ class TensorKind(NativeKind):
         s.inputs[node] = s.owners[id(shadow.memory)] = shadow
         s.outside.register(shadow)
         if real.requires_grad and real._hooks is not None:
-            for field in ("_hooks", "_accumulate_hooks"):
+            for field in _HOOKS:
                 hooks = s.outside.load(getattr(real, field), Attribute(origin, field))
                 s.settle(hooks)
+                shadow.hooks[field] = hooks
                 setattr(twin, field, {key: s.reentry(hook) for key, hook in hooks.items()})
         return twin
 

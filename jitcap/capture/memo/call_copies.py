@@ -136,8 +136,10 @@ class Recorded:
 
     def _derive(self, aval: Any, strides: Any) -> Any:
         """Take the derivative of the recorded call: its nodes, which leave the graph again, and
-        what `_results` says of the gradients."""
+        what `_results` says of the gradients. Hooks that it got since are of that call alone."""
         s, tracer = self.session, self.session.tracer
+        if self.edge is None or not self._lead(self.edge[0]):
+            raise Again
         seed = placeholder("gradient", aval)
         memory = TracedStorage(tracer, seed, aval, 0, tracer.inside)
         gradient: Tensor = wrap(Traced(aval, memory, seed, (), strides))
@@ -183,6 +185,7 @@ class CopyNode(tape.Node):
 
     def vjp(self, grads: list[Any]) -> Sequence[Any]:
         stale = any(storage.version != version for storage, version in self.versions)
+        stale = stale or any(map(_is_other, self.given, self.handles))  # by `.data`
         if self.call is None or stale or mode.enabled:
             raise Again
         found = self.call.derivative(grads[0], self.handles, self.made)
@@ -218,6 +221,11 @@ def handle_of(x: Any) -> Any:
     if isinstance(x, Tensor):
         return x._array.handle
     return x.node if type(x) is SymNumber else None
+
+
+def _is_other(x: Any, handle: Any) -> bool:
+    """True if a tensor has another value than the one that a call was given."""
+    return isinstance(x, Tensor) and (type(x._array) is not Traced or x._array.read() is not handle)
 
 
 def _key(edge: Any) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """The write log of capture: what a way of a branch, a round or a part of the graph has changed."""
 
+import itertools
 from collections import OrderedDict, defaultdict
 
 import numpy as np
@@ -96,7 +97,137 @@ def an_array_in_one_way(x):
     return x, array.tolist()
 
 
+def held_where(make):
+    """A list that only what `make` gives leads to is longer after one way."""
+
+    def program(x):
+        holder, held = make(x)
+        if x.sum() > 0:
+            held(holder).append(1)
+        return x, len(held(holder))
+
+    program.__name__ = make.__name__
+    return program
+
+
+def class_attribute(x):
+    class Own:
+        items = []
+
+    return Own, lambda own: own.items
+
+
+def attribute_of_a_tensor(x):
+    y = x * 2
+    y.items = []
+    return y, lambda y: y.items
+
+
+def attribute_of_an_error(x):
+    error = ValueError("a")
+    error.items = []
+    return error, lambda error: error.items
+
+
+def owner_of_a_builtin_method(x):
+    return [].append, lambda push: push.__self__
+
+
+def moved(make):
+    """An iterator is at another place after one way."""
+
+    def program(x):
+        it = make()
+        if x.sum() > 0:
+            next(it)
+        return x, next(it)
+
+    program.__name__ = make.__name__
+    return program
+
+
+def pairs():
+    return itertools.product([0, 1], [2, 3])
+
+
+def orders():
+    return itertools.permutations([0, 1, 2])
+
+
+def choices():
+    return itertools.combinations([0, 1, 2], 2)
+
+
+def rounds():
+    it = itertools.cycle([0, 1, 2])
+    return [next(it) for _ in range(4)] and it
+
+
+def of_each():
+    return map(str, [1, 2, 3])
+
+
+def some():
+    return filter(None, [1, 2, 3])
+
+
+def twins():
+    one, other = itertools.tee([1, 2, 3])
+    return next(other) and one
+
+
+def by_index():
+    class Items:
+        def __getitem__(self, i):
+            return i
+
+    return iter(Items())
+
+
+def an_iterator_in_a_loop(x):
+    it = map(str, range(100))
+    while x.abs().sum() < 20:
+        x, _ = x * 1.5, next(it)
+    return x, next(it)
+
+
+def another_default(x):
+    table = defaultdict(list)
+    if x.sum() > 0:
+        table.default_factory = int
+    return x, table["a"]
+
+
+def another_name(x):
+    def own():
+        pass
+
+    if x.sum() > 0:
+        own.__name__ = "b"
+    return x, own.__name__
+
+
+def context_of_an_error(x):
+    error = ValueError("a")
+    if x.sum() > 0:
+        error.__suppress_context__ = True
+    return x, error.__suppress_context__
+
+
+def an_array_by_its_elements(x):
+    array = np.zeros(3)
+    if x.sum() > 0:
+        array.flat[0] = 3
+    return x, array.tolist()
+
+
 PROGRAMS = [
+    *map(held_where, (
+        class_attribute, attribute_of_a_tensor, attribute_of_an_error, owner_of_a_builtin_method,
+    )),
+    *map(moved, (pairs, orders, choices, rounds, of_each, some, twins, by_index)),
+    an_iterator_in_a_loop, another_default, another_name, context_of_an_error,
+    an_array_by_its_elements,
     both_ways_move_an_iterator, an_array_in_one_way,
     another_order, a_default_in_one_way,
     attribute_of_a_dictionary, bytes_in_one_way, arguments_of_an_error, entries_in_another_order,

@@ -336,6 +336,39 @@ INSIDE = {
 }
 
 
+BEHIND = {
+    "parameter": lambda layer, y: layer.down.weight.data.mul_(3),
+    "another parameter": lambda layer, y: setattr(
+        layer.down.weight, "data", layer.down.weight.data * 3
+    ),
+    "value": lambda layer, y: y.data.mul_(3),
+    "frozen": lambda layer, y: layer.up.weight.requires_grad_(False),
+    "hook": lambda layer, y: y.register_hook(lambda g: g * 3),
+    "retained": lambda layer, y: y.retain_grad(),
+}
+
+
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("name", BEHIND)
+def test_the_program_does_something_before_it_goes_back(name, place):
+    def run(transform):
+        layers, x = program()
+        layers = layers[:6]
+
+        def step(x):
+            given = []
+            for layer in layers:
+                given.append(x := layer(x))
+            BEHIND[name](layers[place], given[place])
+            loss = (x * x).mean()
+            loss.backward()
+            return loss
+
+        return results(layers, transform(step), x)
+
+    agree(run(functools.partial(jit, backend="eager")), run(lambda step: step))
+
+
 @pytest.mark.parametrize("name", INSIDE)
 def test_the_program_does_something_between(name):
     def run(transform):
