@@ -38,6 +38,7 @@ NOT_READ = {
     "find_unused_parameters static_graph check_reduction": "it is seen which are unused",
     "gradient_as_bucket_view parameters_as_bucket_view": "where gradients lie, not what they are",
     "pg_options device_id device_ids use_local_synchronization": "of engines for GPUs",
+    "var bind where": "one signature for what names the terms of an entry",
     "arrays attrs avals outs handle names": "one signature for all ops and guards",
     "flops": "of a launch: only a device that models time needs it",
     "kwargs value": "one signature for all",

@@ -108,9 +108,9 @@ def test_what_stands_at_the_top_of_scripts_runs(tmp_path):
 
 
 def test_parts_are_sorted_as_asked():
-    from eager.profiler import Part, Parts, profile
+    from eager.profiler import Timing, Timings, profile
 
-    parts = Parts([Part("once", 1, 9.0), Part("often", 5, 10.0)])
+    parts = Timings([Timing("once", 1, 9.0), Timing("often", 5, 10.0)])
     first = {
         key: parts.table(key).splitlines()[1].split()[0] for key in ("cpu_time", "count", None)
     }
