@@ -20,7 +20,6 @@ import numpy as np
 
 from eager import random
 from eager.base.dataclass import dataclass
-from eager.core.stand_in import StandInStorage
 from eager.core.storage import Storage
 from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
@@ -28,6 +27,7 @@ from eager.core.traced import Traced
 from jitcap.base.modes import Modes
 from jitcap.base.walks import reach
 from jitcap.capture.control.contents import (
+    Holder,
     contents_of,
     driven_by,
     fields_in,
@@ -36,6 +36,7 @@ from jitcap.capture.control.contents import (
     slots_in,
 )
 from jitcap.capture.interpret import Frame, Generator
+from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.outside import Shadow
 from jitcap.graph.tracer import part_number
 
@@ -179,6 +180,9 @@ class Region:
             self.note(obj.base)
         elif isinstance(obj, Generator):
             self.note(obj.frame)
+        elif isinstance(obj, Holder):
+            for held in obj.held():
+                self.note(held)
         elif isinstance(obj, FunctionType):
             self.note(obj.__dict__)
         elif shadow is None and (fields := fields_in(obj)) is not None:
@@ -193,15 +197,22 @@ class Region:
 
     def written(self) -> list[Record]:
         """The objects that were there when the region began, or come from outside, and differ."""
-        return [r for r in self.records.values() if r.is_changed() and self._had(r)]
+        changed = [r for r in self.records.values() if r.is_changed()]
+        outside = self._counters_outside() if changed else frozenset()
+        return [r for r in changed if self._had(r, outside)]
 
-    def _had(self, record: Record) -> bool:
+    def _counters_outside(self) -> frozenset[int]:
+        """Ids of the counters of writes of tensors from outside."""
+        shadows = (part for x in self.session.outside.by_real.values() for part in x.parts())
+        return frozenset(id(x.twin._counts) for x in shadows if isinstance(x, TensorShadow))
+
+    def _had(self, record: Record, outside: frozenset[int]) -> bool:
         if isinstance(record.obj, Shadow):
             return True
         if self._is_new(record.memory):
             return False
         if isinstance(record.obj, Storage):
-            return id(record.obj) in self._counters or type(record.obj) is StandInStorage
+            return id(record.obj) in outside or id(record.obj) in self._counters
         return id(record.obj) in self.seen
 
     def was_there(self, x: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import CodeType
 from typing import Final
@@ -318,10 +318,3 @@ def _needed(code: CodeType) -> list[frozenset[str]]:
             changed = changed or live != sets[i]
             sets[i] = live
     return [frozenset(name for name, b in bit.items() if live & b) for live in sets]
-
-
-def is_filtered(body: Sequence[Instruction]) -> bool:
-    """True for the loop of a comprehension with a condition: its steps tell how many elements there
-    are, which is no number of a scan."""
-    adds = any(ins.op in ("LIST_APPEND", "SET_ADD", "MAP_ADD") for ins in body)
-    return adds and any("JUMP_IF" in ins.op for ins in body)

@@ -32,7 +32,7 @@ from jitcap.base.modes import Modes
 from jitcap.capture.control.appended import Appended, Place, put, stand_in, value_at
 from jitcap.capture.control.behind import Behind, NotRolled
 from jitcap.capture.control.log import Region
-from jitcap.capture.control.paths import is_filtered, looks, needed
+from jitcap.capture.control.paths import looks, needed
 from jitcap.capture.control.steps import (
     KINDS,
     Counts,
@@ -90,8 +90,6 @@ def roll(s: Any, frame: Frame, end: int) -> Any:
         return False
     site = _site(frame)
     if site in s.outside.assumed.sites or s.vm.step_over is not None:
-        return _as_it_stands(iterator)
-    if is_filtered(frame.bytecode.instructions[frame.pc : end]):
         return _as_it_stands(iterator)
     through = steps(iterator, s.outside.shadow)
     if through is None or (not sized and (through.length or 0) < LEAST):

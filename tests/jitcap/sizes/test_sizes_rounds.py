@@ -101,7 +101,8 @@ def perceptron(x):
 
 
 ONE = [
-    recurrence, as_many_as_data_say, neighbours_are_swapped, warped, best_path,
+    recurrence, as_many_as_data_say, neighbours_are_swapped, written_through_a_part,
+    through_another_view, warped, best_path, perceptron,
 ]  # fmt: skip
 
 
@@ -142,7 +143,7 @@ def every_other_step(x):
 
 
 OTHERS = [
-    written_through_a_part, through_another_view, perceptron, sorted_by_bubbles, a_part_is_kept, a_part_is_kept_by_a_branch, a_part_is_kept_by_a_list,
+    sorted_by_bubbles, a_part_is_kept, a_part_is_kept_by_a_branch, a_part_is_kept_by_a_list,
     every_other_step,
 ]  # fmt: skip
 
@@ -172,7 +173,7 @@ def test_one_version_for_all_lengths(fn):
 
 def test_compiled_code():
     def every(x):
-        return recurrence(x), neighbours_are_swapped(x.clone()), warped(x)
+        return recurrence(x), neighbours_are_swapped(x.clone()), warped(x), *perceptron(x)
 
     assert check(every).compiles <= 2
 
