@@ -209,7 +209,7 @@ def test_scripts_parse():
 
 def test_docstrings_begin_with_their_noun():
     """Summaries are phrases of their own: a noun, a verb, "True if"; no question, no pronoun."""
-    vague = re.compile(r"(What|Whether|Who|Where|How|When|That|Which|As)\b|The same\b")
+    vague = re.compile(r"(What|Whether|Who|Where|How|When|That|Which|As|Of|For|It)\b|The same\b")
     faults = []
     for package in ("eager", "codegen", "jitcap"):
         for path in sorted((ROOT / package).rglob("*.py")):

@@ -97,14 +97,6 @@ def _none(async_op: bool, group: ProcessGroup | None = None) -> Work | None:
     return Work(None, group, "") if async_op else None
 
 
-def _finish(*memories: _Memory) -> Callable[[], None]:
-    def end() -> None:
-        for memory in memories:
-            memory.finish()
-
-    return end
-
-
 def _in_graph(
     group: ProcessGroup, op: Op, into: Tensor, x: Tensor, async_op: bool, **attrs: Any
 ) -> Work | None:
@@ -206,8 +198,7 @@ def all_gather_into_tensor(
     name = "all_gather_into_tensor"
     _require_same(name, input_tensor, output_tensor, lambda: input_tensor.numel() * found.size())
     if tracing():
-        rows = input_tensor if input_tensor.ndim else input_tensor.reshape(1)
-        return _in_graph(found, ALL_GATHER, output_tensor, rows, async_op)
+        return _in_graph(found, ALL_GATHER, output_tensor, input_tensor.reshape(-1), async_op)
     out = _memory(output_tensor, name, written=True)
     mine = _memory(input_tensor, name, written=False)
     return _launch(
@@ -263,7 +254,8 @@ def reduce_scatter_tensor(
     _require_op(op, input, name)
     _require_same(name, output, input, lambda: output.numel() * found.size())
     if tracing():
-        return _in_graph(found, REDUCE_SCATTER, output, input, async_op, reduction=op.value)
+        row = input.reshape(-1)  # its first dimension need not make equal parts
+        return _in_graph(found, REDUCE_SCATTER, output, row, async_op, reduction=op.value)
     out = _memory(output, name, written=True)
     mine = _memory(input, name, written=False)
     return _launch(

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from eager.autograd import no_grad
+from eager.autograd import is_grad_enabled, no_grad
 from eager.autograd.graph import at_end_of_backward
 from eager.construct.interop import tensor
 from eager.core.tensor import Tensor
@@ -33,9 +33,9 @@ class DistributedDataParallel(Module):
     all).
 
     At the start parameters and buffers become those of the group's first rank; with
-    `broadcast_buffers`, buffers do before each forward in training. `bucket_cap_mb` (25) bounds
-    what is reduced at a time. What `find_unused_parameters` and `static_graph` tell PyTorch is seen
-    here anyway.
+    `broadcast_buffers`, buffers do before each forward that records gradients. `bucket_cap_mb`
+    (25) bounds what is reduced at a time. What `find_unused_parameters` and `static_graph` tell
+    PyTorch is seen here anyway.
 
     Raises DistError, on all ranks, where the ranks' parameters differ in number, shape or dtype;
     ValueError for several devices, or before `init_process_group`."""
@@ -83,7 +83,7 @@ class DistributedDataParallel(Module):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self._queued:  # a backward that raised is over
             self._queued = False
-        if self.broadcast_buffers and self.training and self.require_backward_grad_sync:
+        if self.broadcast_buffers and is_grad_enabled() and self.require_backward_grad_sync:
             self._share(list(self.module.buffers()))
         return self.module(*inputs, **kwargs)
 

@@ -258,7 +258,7 @@ def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
 
 @public(namespace=False)
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
-    """On the GPU. RuntimeError where there is none."""
+    """The tensor on the GPU. RuntimeError where there is none."""
     place = "cuda" if device is None else device
     return to(self, f"cuda:{place}" if isinstance(place, int) else place, None, non_blocking)
 

@@ -317,7 +317,7 @@ erfinv = unary(
 
 
 def _ndtri_body(m: Any, p: Any) -> Any:
-    """In the middle by erfinv; in the tails by Newton's steps on the logarithm of the tail."""
+    """By erfinv in the middle, and by Newton's steps on the logarithm of the tail elsewhere."""
     upper = p > 0.5
     q = m.where(upper, 1.0 - p, p)
     size = -2.0 * m.log(m.min(q, 0.1))

@@ -69,7 +69,7 @@ def _cat_element(m: Any, at: Index, xs: tuple[Any, ...], attrs: Attrs) -> Any:
 
 
 def _concatenated(xs: tuple[Any, ...], attrs: Attrs) -> Any:
-    """In the type that holds all: NumPy's own rule knows none for int16 beside bfloat16."""
+    """Concatenate in the type that holds all: NumPy's rule has none for int16 beside bfloat16."""
     first = xs[0].dtype
     for x in xs:
         if x.dtype is not first:

@@ -69,8 +69,8 @@ class Cycles:
             del self._busy[id(value)]
 
     def _note(self, value: Any) -> None:
-        """It contains itself. One that was to be made early and was not must be whole: the others
-        in the cycle are made early, and filled behind it."""
+        """Note a value that contains itself. One that was to be made early and was not must be
+        whole: the others in the cycle are made early, and filled behind it."""
         if id(value) in self.early:
             if id(value) in self.whole:
                 raise Break("effect", f"a {type(value).__name__} that contains itself")

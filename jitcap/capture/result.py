@@ -174,8 +174,8 @@ class Captured:
         return [("let", before, state), *draws, ("let", outputs, call)]
 
     def _replaced(self) -> list[Term]:
-        """On a device: the tensors that get another gradient, so that the memory of the one before
-        is free for it."""
+        """Tensors on a device that get another gradient, so that the memory of the one before is
+        free for it."""
         if all(n.aval.device == "cpu" for n in self.graph.inputs):
             return []
         targets = [e.target for e in self.epilogue.effects if e.key == text("_grad")]

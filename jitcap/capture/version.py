@@ -72,7 +72,7 @@ class Compiled:
     files: Any = None  # `versions.Files`
 
     def about(self) -> str:
-        """In a line: what it takes, and how much it is."""
+        """One line: what it takes, and how much it is."""
         kernels = f"{len(self.executable.kernels)} kernels"
         if self.graph is None:
             return f"from disk, {kernels}"

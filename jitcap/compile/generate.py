@@ -82,8 +82,8 @@ def or_op_by_op(
 
 
 def _op_by_op_for(fault: Exception, graph: Graph, writes: Writes, trail: Trail) -> Executable:
-    """In the place of code that codegen refused, or failed to make: it says so once. Raises the
-    fault itself where nothing may hide it, or sizes are symbols."""
+    """Op-by-op run in the place of code that codegen refused, or failed to make: said once.
+    Raises the fault itself where nothing may hide it, or sizes are symbols."""
     refused = isinstance(fault, Unsupported | NoCompiler)
     hides = not (isinstance(fault, Break) or config.strict or config.check)
     if graph.has_symbols or not (refused or hides):

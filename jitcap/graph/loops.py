@@ -358,7 +358,7 @@ def _numbers_of(graph: Graph, numbers: Sequence[Node]) -> tuple[Graph, dict[Node
 
 
 def number(nodes: dict[Node, int]) -> None:
-    """In their order."""
+    """Number the nodes in their order."""
     nodes.update({n: i for i, n in enumerate(nodes)})
 
 

@@ -137,7 +137,7 @@ class Member(Guard):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MembersAre(Guard):
-    """Of the names `among`, a namespace holds these and no others."""
+    """A namespace holds these of the names `among`, and no others."""
 
     among: frozenset[str]
     names: frozenset[str]

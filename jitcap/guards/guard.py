@@ -70,8 +70,8 @@ class Guard:
         return (self.origin,)
 
     def row(self, names: Names) -> tuple[Term, tuple[str, Any]] | None:
-        """For a test that many guards share: the condition on `v` and `i`, and this guard's place
-        and constant for them."""
+        """Condition on `v` and `i` of a test that many guards share, and this guard's place and
+        constant for them."""
         return None
 
     def test(self, names: Names) -> Term:

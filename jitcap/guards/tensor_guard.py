@@ -116,8 +116,8 @@ def seen_of(names: Names) -> tuple[Seen, str]:
 
 
 def spanned(array: Any) -> tuple[int, ...]:
-    """For each dimension the one inside it that lies without gaps, if its stride says so, else -1:
-    of a transposed matrix (-1, 0), of the first columns of one (-1, -1)."""
+    """The dimension inside each one that lies without gaps, if its stride says so, else -1: of a
+    transposed matrix (-1, 0), of the first columns of one (-1, -1)."""
     order = sorted(range(array.ndim), key=lambda d: (array.strides[d], -d))
     found = [-1] * array.ndim
     for inner, d in itertools.pairwise(d for d in order if array.shape[d] > 1):

@@ -207,7 +207,7 @@ def _held(value: Any) -> Iterator[Any]:
 
 
 def _wrapper(value: Any) -> Iterator[Any]:
-    """Of something around functions: those."""
+    """Functions inside of what is around them."""
     yield from (getattr(value, name) for name in _WRAPPED if hasattr(value, name))
 
 
@@ -226,7 +226,7 @@ def _field(value: Any) -> Iterator[Any]:
 
 
 def _bare(value: Any) -> Iterator[Any]:
-    """Of an object whose state the version reads and guards, if it does: nothing more."""
+    """Nothing more of an object whose state the version reads and guards, if it does."""
     return iter(())
 
 

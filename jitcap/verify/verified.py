@@ -52,7 +52,7 @@ _ATOMS: Final = (type(None), bool, int, float, complex, str, bytes, tuple, froze
 
 
 class _Attachments(threading.local):
-    """In the place of a Region: remembers what it puts on the tape, and where gradients go."""
+    """Stand-in for a Region: remembers what it puts on the tape, and where gradients go."""
 
     def __init__(self, region: Region | None) -> None:
         self.region = region

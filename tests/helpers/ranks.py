@@ -278,6 +278,9 @@ def under_jit(r, n):
         work.wait()
         mine, swapped = eager.zeros(1), eager.zeros(n)
         dist.reduce_scatter_tensor(mine, y[:1].repeat(n))
+        uneven = eager.zeros(2)  # of (2, n): its rows make no equal parts, its elements do
+        dist.reduce_scatter_tensor(uneven, eager.ones(2, n))
+        mine += uneven.sum() - 2 * n
         dist.all_to_all_single(swapped, eager.arange(float(n)))
         for _ in range(3):
             dist.all_reduce(mine)
@@ -340,7 +343,11 @@ def data_parallel_under_jit(r, n):
             run(x, eager.from_numpy(rng.integers(0, 3, 4)))
         if compiled:
             assert (run.stats.graphs, run.stats.splits) == (1, 0), run.stats.refusals
-        return [*model.parameters(), *model.buffers()]
+        state = [t.detach().clone() for t in (*model.parameters(), *model.buffers())]
+        if r == 0:  # without gradients a rank may run alone
+            with eager.no_grad():
+                model(x)
+        return state
 
     for a, b in zip(trained(True), trained(False), strict=True):
         assert (a - b).abs().max() < 1e-9

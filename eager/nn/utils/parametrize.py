@@ -47,7 +47,7 @@ _cache = _Cache()
 
 @contextlib.contextmanager
 def cached() -> Iterator[None]:
-    """In here each parametrized tensor is computed once, when it is first read."""
+    """Context in which each parametrized tensor is computed once, when it is first read."""
     _cache.depth += 1
     try:
         yield

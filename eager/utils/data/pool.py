@@ -158,7 +158,7 @@ class Pool:
                     worker.process.close()
 
     def leave(self) -> None:
-        """In a forked process: the workers are its parent's."""
+        """Forget the workers in a forked process: they are its parent's."""
         self.closed = True
         for worker in self.workers:
             worker.channel.close()

@@ -40,7 +40,7 @@ def _decision(s: Session, pred: Any) -> Any:
 
 
 def _python(s: Session, fn: Any, *args: Any) -> Any:
-    """On a device, which has no kernel of it: as Python does it."""
+    """Call as Python does it, on a device, which has no kernel of it."""
     return s.interpret(fn, args, {})
 
 

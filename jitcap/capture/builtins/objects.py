@@ -155,7 +155,7 @@ def _super(s: Session, cls: Any, obj: Any = None, /) -> Any:
 
 @handles(dataclasses.field)
 def _field(s: Session, /, **options: Any) -> Any:
-    """For the real `dataclass()`, which compares with its module's own sentinels."""
+    """Field for the real `dataclass()`, which compares with its module's own sentinels."""
     return dataclasses.field(**options)
 
 
@@ -518,7 +518,7 @@ def _detach_in_place(s: Session, tensor: Tensor) -> Tensor:
 
 @handles(vars(Tensor)["storage_offset"])
 def _storage_offset(s: Session, tensor: Tensor) -> int:
-    """Of memory from outside, a stand-in does not know it."""
+    """Offset in the memory; a stand-in does not know that of memory from outside."""
     array = tensor._array
     if type(array) is not Traced or id(array.storage) in s.owners:
         raise Break("data dependent", ".storage_offset() of a tensor from outside")

@@ -186,8 +186,8 @@ class Behind:
                 yield from ((y, [start]) for y in self._results(x) if y is not start)
 
     def _results(self, x: Tensor) -> list[Tensor]:
-        """Of the objects that a value is in some step those that are there after the loop, one of
-        each memory."""
+        """Objects that a value is in some step and that are there after the loop, one of each
+        memory."""
         some = {*range(min(len(self.given) + 1, self.length)), self.length - 1}
         end = {self.length - 1} if id(x) in self.last else set()
         found = [self.at(x, i) for i in sorted(some) if i in end or self._is_known(x, i)]

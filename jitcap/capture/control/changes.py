@@ -150,7 +150,7 @@ class Before(Region):
         change.put(value)
 
     def calls(self) -> list[Any]:
-        """Of the host, that were put off since."""
+        """Calls of the host that were put off since."""
         found: list[Any] = self.session.host_calls[self.host_calls :]
         return found
 

@@ -89,7 +89,7 @@ class Merge:
     def locals(
         self, first: dict[str, Any], second: dict[str, Any], read: frozenset[str]
     ) -> dict[str, Any]:
-        """Of those that are not read any more, what is the same."""
+        """Locals behind both ways; of those that are not read any more what is the same."""
         merged = {}
         for name in dict.fromkeys((*first, *second)):
             a, b = first.get(name, NULL), second.get(name, NULL)

@@ -274,8 +274,8 @@ def _returning(code: CodeType) -> frozenset[int]:
 
 @lru_cache(maxsize=1024)
 def _meetings(code: CodeType, loop: While | None = None) -> dict[int, int]:
-    """For each instruction its immediate post-dominator, among those that return; of a loop, as if
-    the program ended with a round. Sets of instructions are bits."""
+    """Immediate post-dominator of each instruction, among those that return; of a loop, as if the
+    program ended with a round. Sets of instructions are bits."""
     instructions, live = decode(code).instructions, _returning(code)
     ways = {i: [j for j in _next(instructions, i) if j in live] for i in live if i != EXIT}
     if loop is not None:

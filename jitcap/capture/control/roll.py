@@ -196,7 +196,7 @@ class Trial:
         return self.later() == dict(enumerate(self.needs))
 
     def later(self) -> dict[int, bool]:
-        """For each carry, by index, true if it has a history before or after the step."""
+        """True for each carry, by index, that has a history before or after the step."""
         pairs = zip(self.needs, self.loop.ends, strict=True)
         return {i: before or t.requires_grad for i, (before, t) in enumerate(pairs)}
 

@@ -198,7 +198,7 @@ class Going:
 
     @staticmethod
     def of(s: Any, frame: Any, place: str) -> Going | None:
-        """For the iterator on the stack, if nothing else has it and its steps are known."""
+        """Steps of the iterator on the stack, if nothing else has it and they are known."""
         iterator = frame.stack[-1] if frame.stack else None
         if id(iterator) not in Before(s, frame).private_iterators():
             return None

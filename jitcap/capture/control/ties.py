@@ -301,7 +301,7 @@ class Followed:
         return [self._number(ends[i], given) for i in self.could]
 
     def _number(self, x: Any, given: dict[int, Tensor]) -> Tensor:
-        """Of an object, or of what a branch says of it (`Ties.objects`)."""
+        """Number of an object, or of what a branch says of it (`Ties.objects`)."""
         if type(x) is tuple:
             truth, ways = x
             other, this = (self._number(way, given) for way in ways)

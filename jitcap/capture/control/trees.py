@@ -79,7 +79,7 @@ def empty_like(value: Any) -> Any:
 
 
 def refill(value: Any, new: Entries) -> Any:
-    """It with other entries; of a tuple, another one."""
+    """The container with other entries; another one of a tuple."""
     cls = type(value)
     if is_tuple(cls):
         return tuple.__new__(cls, new.values())

@@ -77,7 +77,7 @@ class _Nothing:
 
 
 class _Unloaded(_Nothing):
-    """In a list's twin: an element that nobody has read. Native code that writes text of it was
+    """Element of a list's twin that nobody has read. Native code that writes text of it was
     given what is not settled."""
 
     def __repr__(self) -> str:

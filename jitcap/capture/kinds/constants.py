@@ -536,7 +536,7 @@ class ExceptionKind(NativeKind, MutableKind):
         setattr(obj, name, value)
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        """Of what it was made with: each is asked for its own text."""
+        """Text of what the error was made with: each is asked for its own."""
         error = args[0]
         self.see(s, error, "text")
         parts, cls = error.args, type(error)

@@ -233,7 +233,7 @@ class SizedRangeKind(NativeKind):
         return SizedIterator(obj)
 
     def rebuild(self, make: Maker, value: Any) -> Term:
-        """Of the numbers of each call: data may decide them, which nobody knows here."""
+        """Range of the numbers of each call: data may decide them, which nobody knows here."""
         return make.call(range, *value.args)
 
 
@@ -298,7 +298,7 @@ def _unbind(s: Session, fn: Any, /, input: Any, dim: Any = 0) -> Any:
 
 @of(Unbound)
 class UnboundKind(NativeKind):
-    """It is gone through; all else needs the rows."""
+    """Rows that are gone through; all else needs them one by one."""
 
     def type_of(self, value: Any) -> type:
         return tuple
@@ -396,7 +396,7 @@ class Rows(Refusing):
         return len(self.parts) == 1 and type(self.parts[0]) is Piece
 
     def whole(self) -> Tensor:
-        """Of one piece."""
+        """The tensor that the pieces are of."""
         self._look()
         found: Tensor = self.parts[0].whole
         return found

@@ -38,7 +38,7 @@ class IteratorKind(NativeKind):
         return OPAQUE.load(s, real, origin)
 
     def rebuild(self, make: Maker, value: Any) -> Term:
-        """In its present state."""
+        """Iterator in its present state."""
         if not isinstance(value, _RESUMABLE):
             return super().rebuild(make, value)
         if isinstance(value, tuple(_ENTRIES)):
@@ -64,7 +64,7 @@ _ENTRIES: Final[dict[type, Callable[[Any], Any]]] = {
 
 
 def _of_entries(make: Maker, value: Any, table: dict[Any, Any] | None) -> str:
-    """It stays that of its dictionary, which may get other keys: then the next step raises."""
+    """Iterator of the same dictionary, which may get other keys: then its next step raises."""
     if table is None:
         return make.call(iter, ())
     try:

@@ -61,7 +61,7 @@ def find(s: Session, key: Any, others: Iterable[Any]) -> Any:
 
 @of(Numbered)
 class NumberedKind(Kind):
-    """It is seen where a write is replayed."""
+    """Key that is a run-time number: it is seen where a write is replayed."""
 
     def rebuild(self, make: Maker, value: Numbered) -> Term:
         return make.expr(value.number)

@@ -412,7 +412,7 @@ def _is_plain(s: Any, result: Any) -> bool:
 
 
 def _pattern(given: Given) -> list[int]:
-    """For each of what is given the first place that has the same value."""
+    """The first place that has the same value, for each of what is given."""
     first: dict[Any, int] = {}
     handles = enumerate(map(handle_of, given))
     return [first.setdefault(h, i) if isinstance(h, Node) else i for i, h in handles]
