@@ -150,13 +150,12 @@ def test_the_ratios_are_those_of_the_times():
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]]
         for line in README.splitlines()
-        if line.count("|") == 7 and re.search(r"\dx \|", line)
+        if line.count("|") == 8 and re.search(r"\dx \|", line)
     ]
     assert len(rows) == 8
     for name, *cells in rows:
-        plain, compiled, reference, first, second = (float(c.rstrip("x")) for c in cells)
-        assert first == pytest.approx(plain / compiled, rel=0.05), name
-        assert second == pytest.approx(reference / compiled, rel=0.05), name
+        _, compiled, *peers, ratio = (float(cell.rstrip("x")) for cell in cells)
+        assert ratio == pytest.approx(min(peers) / compiled, rel=0.05), name
 
 
 def test_what_the_packages_import():

@@ -268,7 +268,7 @@ CLAIMS = {
     "docs/performance.md": {
         "`python -m benchmarks.roofline`": ROOFLINE,
         "![Each step by its parts": LINKS,
-        "The picture is older": ROOFLINE,
+        "The picture is of one": ROOFLINE,
         "What is left": LIMIT,
         "* Convolutions": LIMIT,
         "* Attention computes": LIMIT,
