@@ -14,6 +14,8 @@
     functional      new tensors, with derivatives
     objects         of Python objects
     data_parallel   gradients averaged over the ranks
+    sync_batch_norm statistics over the batches of all ranks
+    device_mesh     ranks as an array, with a group along each dimension
     optim           the state of an optimizer spread over the ranks
 
 Imported when it is named. Programs ask `is_available()` first, as with PyTorch's builds.
@@ -21,6 +23,7 @@ Imported when it is named. Programs ask `is_available()` first, as with PyTorch'
 
 from __future__ import annotations
 
+from eager.distributed import device_mesh as device_mesh
 from eager.distributed import functional as functional
 from eager.distributed import optim as optim
 from eager.distributed.collectives import P2POp as P2POp
@@ -43,6 +46,8 @@ from eager.distributed.collectives import reduce_scatter_tensor as reduce_scatte
 from eager.distributed.collectives import scatter as scatter
 from eager.distributed.collectives import send as send
 from eager.distributed.data_parallel import DistributedDataParallel as DistributedDataParallel
+from eager.distributed.device_mesh import DeviceMesh as DeviceMesh
+from eager.distributed.device_mesh import init_device_mesh as init_device_mesh
 from eager.distributed.engine import DistBackendError as DistBackendError
 from eager.distributed.engine import DistError as DistError
 from eager.distributed.engine import DistTimeoutError as DistTimeoutError
@@ -77,4 +82,5 @@ from eager.distributed.objects import all_gather_object as all_gather_object
 from eager.distributed.objects import broadcast_object_list as broadcast_object_list
 from eager.distributed.objects import gather_object as gather_object
 from eager.distributed.objects import scatter_object_list as scatter_object_list
+from eager.distributed.sync_batch_norm import sync_batch_norm as sync_batch_norm
 from eager.distributed.work import Work as Work

@@ -30,7 +30,7 @@ BUCKET_MB: Final = 25  # as in PyTorch: large enough for the bandwidth, small en
 
 class DistributedDataParallel(Module):
     """`module`, whose gradients `backward()` averages over the ranks of `process_group` (default:
-    all).
+    all), or of `device_mesh`, a mesh of one dimension.
 
     At the start parameters and buffers become those of the group's first rank; with
     `broadcast_buffers`, buffers do before each forward that records gradients. `bucket_cap_mb`
@@ -54,10 +54,16 @@ class DistributedDataParallel(Module):
         check_reduction: bool = False,
         gradient_as_bucket_view: bool = False,
         static_graph: bool = False,
+        *,
+        device_mesh: Any = None,
     ) -> None:
         super().__init__()
         if device_ids is not None and len(device_ids) > 1:
             raise ValueError(f"DistributedDataParallel: one device a rank, got {device_ids}")
+        if device_mesh is not None:
+            if process_group is not None:
+                raise RuntimeError("give process_group or device_mesh, not both")
+            process_group = device_mesh.get_group()  # of one dimension
         group = require_world() if process_group is None else resolve(process_group)
         if group is None:
             raise ValueError("DistributedDataParallel: this rank is not in its process_group")

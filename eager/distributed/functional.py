@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from eager.base.host_only import host_only
 from eager.core.tensor import Tensor
 from eager.distributed.collectives import _require_op, _root, _split_sizes
+from eager.distributed.device_mesh import DeviceMesh
 from eager.distributed.engine import ReduceOp
-from eager.distributed.groups import resolve
+from eager.distributed.groups import ProcessGroup, resolve
 from eager.distributed.ops import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -24,6 +24,13 @@ from eager.distributed.work import taken
 from eager.ops.view import norm_dim
 
 
+def _resolved(group: Any) -> ProcessGroup | None:
+    """The group that is meant: also a mesh of one dimension, or (mesh, dimension)."""
+    if isinstance(group, tuple):
+        return group[0].get_group(group[1])
+    return resolve(group.get_group() if isinstance(group, DeviceMesh) else group)
+
+
 def _op(op: Any) -> ReduceOp:
     """PyTorch's functional forms name the operation by a word, too."""
     return ReduceOp(op.lower()) if isinstance(op, str) else op
@@ -31,8 +38,7 @@ def _op(op: Any) -> ReduceOp:
 
 def all_reduce(self: Tensor, reduceOp: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
     """The values reduced over the ranks; any shape. SUM and AVG have derivatives."""
-    host_only("distributed.functional.all_reduce")
-    op, found = _op(reduceOp), resolve(group)
+    op, found = _op(reduceOp), _resolved(group)
     _require_op(op, self, "all_reduce")
     if found is None:
         return self
@@ -41,8 +47,7 @@ def all_reduce(self: Tensor, reduceOp: Any = ReduceOp.SUM, group: Any = None) ->
 
 def all_gather_tensor(self: Tensor, gather_dim: int = 0, group: Any = None) -> Tensor:
     """The tensors of all ranks, concatenated along a dimension."""
-    host_only("distributed.functional.all_gather_tensor")
-    found = resolve(group)
+    found = _resolved(group)
     if found is None:
         return self
     if not self.ndim:
@@ -56,8 +61,7 @@ def reduce_scatter_tensor(
 ) -> Tensor:
     """This rank's part, along a dimension, of what is reduced over the ranks. Raises ValueError
     where the dimension does not make equal parts."""
-    host_only("distributed.functional.reduce_scatter_tensor")
-    op, found = _op(reduceOp), resolve(group)
+    op, found = _op(reduceOp), _resolved(group)
     _require_op(op, self, "reduce_scatter_tensor")
     if found is None:
         return self
@@ -79,8 +83,7 @@ def _along(d: int, x: Tensor, collective: Callable[[Tensor], Tensor]) -> Tensor:
 
 def broadcast(self: Tensor, src: int, group: Any = None) -> Tensor:
     """The values of the world's rank `src`, which gets the sum of the gradients."""
-    host_only("distributed.functional.broadcast")
-    found = resolve(group)
+    found = _resolved(group)
     if found is None:
         return self
     return taken(BROADCAST, self, group=found.number, root=_root(found, src, None, "src"))
@@ -94,8 +97,7 @@ def all_to_all_single(
 ) -> Tensor:
     """Part r of the first dimension goes to rank r; what the ranks sent here, one behind the
     other. Parts are equal, or of the sizes that are given (in rows)."""
-    host_only("distributed.functional.all_to_all_single")
-    found = resolve(group)
+    found = _resolved(group)
     if found is None:
         return self
     n = found.size()

@@ -89,6 +89,8 @@ CLAIMS = {
         "and is started by": RANKS + "the_example_by_the_launcher",
         "`dist.optim.Zero": RANKS + "three_ranks",
         "Collectives:": RANKS + "three_ranks",
+        "`nn.SyncBatchNorm` normalises": RANKS + "groups_and_meshes",
+        "A `DeviceMesh` is": RANKS + "groups_and_meshes",
         "**What goes wrong": RANKS + "three_ranks " + RANKS + "a_rank_that_fails_ends_the_job",
         "**Under `@jit`**": RANKS + "three_ranks",
         "**What is not there": LIMIT,

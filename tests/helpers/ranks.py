@@ -440,14 +440,14 @@ def ends_badly(case, r):
     dist.all_reduce(eager.ones(2))
 
 
-def main():
+def main(cases=CASES):
     case = sys.argv[1] if len(sys.argv) > 1 else ""
     dist.init_process_group("mpi", timeout=timedelta(seconds=1 if case == "hang" else 60))
     r, n = dist.get_rank(), dist.get_world_size()
     if case:
         return ends_badly(case, r)
     failures = {}
-    for each in CASES:
+    for each in cases:
         error = ""
         try:
             each(r, n)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from eager.base import dtype as dt
+from eager.base import lazy_imports
 from eager.base.compat_warnings import warn
 from eager.core.tensor import Tensor
 from eager.nn import functional as F
@@ -127,16 +128,13 @@ class _BatchNorm(_Stats):
                 momentum = 1.0 / self.num_batches_tracked.item()
         by_batch = self.training or self.running_mean is None
         keep = not self.training or self.track_running_stats
-        return F.batch_norm(
-            input,
-            self.running_mean if keep else None,
-            self.running_var if keep else None,
-            self.weight,
-            self.bias,
-            by_batch,
-            momentum,
-            self.eps,
-        )
+        mean, var = (self.running_mean, self.running_var) if keep else (None, None)
+        return self._normalise(input, mean, var, by_batch, momentum)
+
+    def _normalise(
+        self, input: Tensor, mean: Any, var: Any, by_batch: bool, momentum: float
+    ) -> Tensor:
+        return F.batch_norm(input, mean, var, self.weight, self.bias, by_batch, momentum, self.eps)
 
 
 class BatchNorm1d(_BatchNorm):
@@ -158,7 +156,11 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """(N, C, ...): one process trains, so its batch is the whole batch."""
+    """(N, C, ...), each channel over the batches of all ranks of `process_group` (default: all) and
+    the other dimensions.
+
+    In training alone, and where `eager.distributed` has a process group; else as `BatchNorm`. The
+    ranks' batches may have any sizes, and one may be empty."""
 
     dims = tuple(range(2, 26))
 
@@ -176,10 +178,34 @@ class SyncBatchNorm(_BatchNorm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
         self.process_group = process_group
 
+    def _normalise(
+        self, input: Tensor, mean: Any, var: Any, by_batch: bool, momentum: float
+    ) -> Tensor:
+        if by_batch and self.training:
+            distributed = lazy_imports.submodule("eager", "distributed")
+            if distributed.is_initialized() and distributed.get_world_size(self.process_group) > 1:
+                return distributed.sync_batch_norm(
+                    input, mean, var, self.weight, self.bias, momentum, self.eps,
+                    self.process_group,
+                )  # fmt: skip
+        return super()._normalise(input, mean, var, by_batch, momentum)
+
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
-        """`module` as it is: its layers see the whole batch already."""
-        return module
+        """`module`, in which layers of `BatchNorm` are replaced by this one, with their parameters
+        and buffers. A layer alone: the one that replaces it."""
+        made = module
+        if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
+            made = cls(
+                module.num_features, module.eps, module.momentum, module.affine,
+                module.track_running_stats, process_group,
+            )  # fmt: skip
+            made._parameters.update(module._parameters)
+            made._buffers.update(module._buffers)
+            made.training = module.training
+        for name, child in module.named_children():
+            made.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return made
 
 
 class _InstanceNorm(_Stats):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import ranks
+import ranks_mesh
 
 import eager
 from eager import distributed as dist
@@ -17,18 +18,25 @@ pytestmark = pytest.mark.once
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
 
 
-def run(processes, *case, limit=90):
+def run(processes, *case, limit=90, helper=ranks):
     if not importlib.util.find_spec("mpi4py") or not MPIEXEC.exists():
         pytest.skip("several processes need mpi4py and mpich: pip install 'jitcap[distributed]'")
-    command = [MPIEXEC, "-n", str(processes), sys.executable, ranks.__file__, *case]
+    command = [MPIEXEC, "-n", str(processes), sys.executable, helper.__file__, *case]
     return subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
 
 
-def test_three_ranks():
-    done = run(3)
+def all_pass(done):
     assert done.returncode == 0, done.stderr
     failures = json.loads(done.stdout.splitlines()[-1])
     assert not failures, "\n".join(f"{k}: {''.join(v)}" for k, v in failures.items())
+
+
+def test_three_ranks():
+    all_pass(run(3))
+
+
+def test_groups_and_meshes():
+    all_pass(run(4, helper=ranks_mesh))
 
 
 @pytest.mark.parametrize(

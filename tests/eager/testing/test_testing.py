@@ -87,12 +87,15 @@ def test_marks_of_torchscript_and_of_mixed_precision_change_nothing():
     assert not eager.jit.is_scripting()
 
 
-def test_sync_batch_norm_is_batch_norm():
+def test_sync_batch_norm_of_one_process_is_batch_norm():
     x = eager.tensor(np.random.default_rng(0).standard_normal((4, 3, 5), dtype=np.float32))
     plain, synced = eager.nn.BatchNorm1d(3), eager.nn.SyncBatchNorm(3)
     eager.testing.assert_close(synced(x), plain(x))
     assert {*synced.state_dict()} == {*plain.state_dict()}
-    assert eager.nn.SyncBatchNorm.convert_sync_batchnorm(plain) is plain
+    convert = eager.nn.SyncBatchNorm.convert_sync_batchnorm
+    alone = convert(plain.eval())
+    assert type(alone) is eager.nn.SyncBatchNorm and not alone.training and convert(alone) is alone
+    assert alone.weight is plain.weight and alone.running_var is plain.running_var
 
 
 @pytest.mark.parametrize("name", ["float32", "float64", "int64", "uint8", "bool", "complex64"])
