@@ -34,10 +34,10 @@ Dims = tuple[int, ...]  # of the array, that are one dimension of a mesh
 
 @dataclass
 class _Root:
-    """The array of ranks; this rank's place in it, None outside; its groups."""
+    """The array of ranks; this rank's coordinate in it, None outside; its groups."""
 
     ranks: Any
-    place: tuple[int, ...] | None
+    coordinate: tuple[int, ...] | None
     groups: dict[Dims, ProcessGroup]
     flattened: dict[str, Dims]
 
@@ -46,14 +46,14 @@ class _Root:
         if dims not in self.groups:
             chosen = self.row(dims)
             world = require_world()
-            whole = self.place is None or chosen == list(world.ranks)
-            self.groups[dims] = world if whole else new_group(chosen)
+            everyone = self.coordinate is None or chosen == list(world.ranks)
+            self.groups[dims] = world if everyone else new_group(chosen)
         return self.groups[dims]
 
     def row(self, dims: Dims) -> list[int]:
         """The ranks that differ from this one in these dimensions alone."""
-        place = self.place or (0,) * self.ranks.ndim
-        at = tuple(slice(None) if d in dims else i for d, i in enumerate(place))
+        coordinate = self.coordinate or (0,) * self.ranks.ndim
+        at = tuple(slice(None) if d in dims else i for d, i in enumerate(coordinate))
         return [int(r) for r in self.ranks[at].reshape(-1)]
 
 
@@ -87,16 +87,16 @@ class DeviceMesh:
         if len(set(ranks.flat)) != ranks.size or not set(ranks.flat) <= set(known):
             raise ValueError(f"DeviceMesh: ranks 0 to {len(known) - 1}, each once; got {mesh}")
         found = np.argwhere(ranks == get_rank())
-        place = tuple(int(i) for i in found[0]) if len(found) else None
+        coordinate = tuple(int(i) for i in found[0]) if len(found) else None
         self.device_type = device_type
-        self._root = _Root(ranks, place, {}, {})
+        self._root = _Root(ranks, coordinate, {}, {})
         self._dims: tuple[Dims, ...] = tuple((d,) for d in range(ranks.ndim))
         self.mesh_dim_names = _names(mesh_dim_names, ranks.ndim)
-        if _init_backend and place is not None:
+        if _init_backend and coordinate is not None:
             for dims in self._dims:
                 self._root.group(dims)
 
-    def _part(self, dims: tuple[Dims, ...], names: tuple[str, ...]) -> DeviceMesh:
+    def _slice(self, dims: tuple[Dims, ...], names: tuple[str, ...]) -> DeviceMesh:
         made = object.__new__(DeviceMesh)
         made.device_type, made._root = self.device_type, self._root
         made._dims, made.mesh_dim_names = dims, names
@@ -115,8 +115,8 @@ class DeviceMesh:
         """The ranks of this mesh, or of the slice that this rank lies in."""
         mine = [d for dims in self._dims for d in dims]
         rest = [d for d in range(self._root.ranks.ndim) if d not in mine]
-        place = self._root.place or (0,) * self._root.ranks.ndim
-        rows = self._root.ranks.transpose(*rest, *mine)[tuple(place[d] for d in rest)]
+        coordinate = self._root.coordinate or (0,) * self._root.ranks.ndim
+        rows = self._root.ranks.transpose(*rest, *mine)[tuple(coordinate[d] for d in rest)]
         return tensor(rows.reshape(self.shape).tolist(), dtype=dt.int32)
 
     def size(self, mesh_dim: int | None = None) -> int:
@@ -141,7 +141,7 @@ class DeviceMesh:
             raise RuntimeError(f"dimensions {names} of {self!r} have ranks in common")
         if order != sorted(order):
             raise KeyError(f"{names} are not in the order of {self!r}")
-        return self._part(dims, names)
+        return self._slice(dims, names)
 
     def _flatten(self, mesh_dim_name: str | None = None) -> DeviceMesh:
         """All dimensions as one, by a name (default: theirs, with "_" between) that the whole mesh
@@ -154,9 +154,9 @@ class DeviceMesh:
         dims = tuple(d for each in self._dims for d in each)
         if self._root.flattened.setdefault(name, dims) != dims or name in self.mesh_dim_names:
             raise ValueError(f"{name!r} is a dimension of {self!r} already: give another name")
-        if self._root.place is not None:
+        if self._root.coordinate is not None:
             self._root.group(dims)
-        return self._part((dims,), (name,))
+        return self._slice((dims,), (name,))
 
     def _at(self, mesh_dim: int | str | None) -> Dims:
         """A dimension, by its number or name; the only one, where none is given."""
@@ -177,7 +177,7 @@ class DeviceMesh:
     def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
         """The process group along a dimension, by its number or name (of one: the only one).
         RuntimeError on a rank outside of the mesh."""
-        if self._root.place is None:
+        if self._root.coordinate is None:
             raise RuntimeError(f"rank {get_rank()} is not in {self!r}: it has no groups there")
         return self._root.group(self._at(mesh_dim))
 
@@ -194,15 +194,15 @@ class DeviceMesh:
         return self.get_group(mesh_dim).rank()
 
     def get_coordinate(self) -> tuple[int, ...] | None:
-        """This rank's place in the mesh; None outside."""
-        place, sizes = self._root.place, self._root.ranks.shape
-        if place is None:
+        """This rank's coordinates in the mesh; None outside."""
+        coordinate, sizes = self._root.coordinate, self._root.ranks.shape
+        if coordinate is None:
             return None
         found = []
         for dims in self._dims:
             at = 0
             for d in dims:
-                at = at * sizes[d] + place[d]
+                at = at * sizes[d] + coordinate[d]
             found.append(at)
         return tuple(found)
 
@@ -233,7 +233,7 @@ class DeviceMesh:
     def _key(self) -> Any:
         ranks = self._root.ranks
         named = (self.device_type, self.mesh_dim_names)
-        return ranks.shape, ranks.tobytes(), self._root.place, self._dims, named
+        return ranks.shape, ranks.tobytes(), self._root.coordinate, self._dims, named
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DeviceMesh) and self._key() == other._key()
