@@ -36,6 +36,7 @@ from codegen.runtime.artifact import Artifact, CheckFailed, Kernel
 from codegen.runtime.backend import Backend, Stage
 from codegen.runtime.pending import Pending
 from codegen.schedule.hoist_updates import hoist_updates
+from codegen.schedule.overlap import overlap, receive_in_place
 from codegen.schedule.place_parts import place_parts
 from codegen.schedule.place_writes import place_writes
 from codegen.schedule.share_memory import share_memory
@@ -100,10 +101,12 @@ BACKENDS: Final[dict[str, Backend]] = {
                 Stage("packed", pack_once),
                 Stage("loops", lower),
             ),
-            Stage("hoisted", hoist_updates),  # asks which kernel reads what
+            Stage("overlapped", overlap),  # asks which kernel reads what
+            Stage("hoisted", hoist_updates),  # asks which can fail
             Stage("placed", place_writes),  # asks who reads later
             Stage("bodies", cpp_bodies),  # asks where the operands of steps lie
             Stage("products", functools.partial(fuse_epilogues, fits=cpp.fits)),
+            Stage("received", receive_in_place),  # asks which results lie in inputs
             Stage("shared", share_memory),  # asks which kernels are left
             Stage("split", tile.split),
             Stage("cut", cut_loops),  # conditions are on single counters only after the split

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Final
@@ -22,6 +23,17 @@ class CheckFailed(Exception):
     def __init__(self, what: str, place: str = "") -> None:
         super().__init__(f"{what} (at {place})" if place else what)
         self.place = place
+
+
+class HalfDone(RuntimeError):
+    """A run failed between its collectives, of which the other ranks know: it is not given up."""
+
+
+def between(error: BaseException) -> HalfDone:
+    """The error of a run that failed behind its first and before its last collective."""
+    return HalfDone(
+        f"a step failed between its collectives, for which the other ranks wait: {error}"
+    )
 
 
 class OutOfRange(CheckFailed, IndexError):
@@ -79,12 +91,35 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """A collective that compiled code starts and waits for itself: its op, what it takes and gives,
+    and the user's line. `beside`: the kernels and steps that run between start and wait."""
+
+    op: Any
+    attrs: Mapping[str, Any]
+    operand: Spec
+    result: Spec
+    where: str = ""
+    beside: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """A line for people; of sizes that a run decides there is no number of bytes."""
+        x, name = self.operand, self.op.name.removeprefix("start_")
+        numel = math.prod(x.shape)
+        size = f"{numel * x.dtype.itemsize} bytes" if type(numel) is int else f"{numel} elements"
+        place = f" (at {self.where})" if self.where else ""
+        names = (f"{k} ({n} times)" if n > 1 else k for k, n in Counter(self.beside).items())
+        return f"{name} of {size}{place} beside {', '.join(names) or 'nothing'}"
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
     """Calling convention of one compiled entry.
 
     `kinds` has one letter per input: "t" an array, "f" a float, "i" an int (bools too). Buffers are
     numbered: the arrays among the inputs in their order, then `outputs`, then (if there are
-    `blocks`) the table of the temporaries' offsets, then `hosts`. `sites[k]` is the user's
+    `blocks`) the table of the temporaries' offsets, then `hosts`: functions, and the records of
+    collectives. `sites[k]` is the user's
     "file:line" of the k-th place that can fail.
 
     `symbols` are the names of those in the shapes, and which inputs their values are. `blocks` are
@@ -95,14 +130,18 @@ class Signature:
     outputs: tuple[Spec, ...]
     arena_bytes: int = 0
     sites: tuple[str, ...] = ()
-    hosts: tuple[Host, ...] = ()
+    hosts: tuple[Host | Exchange, ...] = ()
     symbols: tuple[tuple[str, int], ...] = ()
     blocks: tuple[tuple[int, int, Size], ...] = ()
 
     @property
     def callbacks(self) -> tuple[str, ...]:
         """Names of the functions that are called back, for people."""
-        return tuple(str(host.call) for host in self.hosts)
+        return tuple(str(host.call) for host in self.hosts if isinstance(host, Host))
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        return tuple(host for host in self.hosts if isinstance(host, Exchange))
 
 
 @dataclass(eq=False, slots=True)
@@ -127,3 +166,4 @@ class Artifact:
     plan: Mapping[str, int] = field(default_factory=dict)
     callbacks: tuple[str, ...] = ()  # NumPy kernels that the code calls: "op (at file:line)"
     runs: Runs | None = None  # on a device
+    exchanges: tuple[Exchange, ...] = ()  # collectives that the code does

@@ -45,6 +45,8 @@ class Callback:
             with np.errstate(all="ignore"):  # as eager, which does not warn of overflow
                 return self.op.compute(tuple(operands), self.attrs, self.outs)
         except Exception as error:
+            if self.op.ordered:  # the other ranks know of it
+                raise
             raise CheckFailed(f"{self.op.name} raised {error!r}", self.where) from error
 
     def at(self, sizes: Mapping[str, int]) -> Callback:

@@ -30,6 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
 from eager.base.locks import cached_property
 from eager.sizes.aval import Aval, array_aval, scalar_aval
 
@@ -92,6 +93,7 @@ class Op:
     recomputed: ClassVar[bool] = False  # cheap to run again, and fused into who reads it
     shares: ClassVar[bool] = False  # the result is over the operand's memory: a view
     ordered: ClassVar[bool] = False  # others see that it runs, and when: no branch has it
+    half: ClassVar[str] = ""  # of a collective: "start" or "wait"
     rounds: ClassVar[bool] = True  # what moves, compares or draws gives exact elements
 
     def __post_init__(self) -> None:
@@ -117,6 +119,15 @@ class Op:
     ) -> tuple[Any, ...]:
         """The eager kernel: NumPy arrays (or Python numbers) in, NumPy arrays out."""
         raise NotImplementedError
+
+    @property
+    def halves(self) -> tuple[Op, Op] | None:
+        """The start and the wait of a collective, which are two nodes of what is compiled."""
+        return None
+
+    def divisor(self, attrs: Attrs, dtype: DType) -> int:
+        """Of a collective: the number by which its two halves leave the result to be divided."""
+        return 1
 
     def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
         """Shape rule and kernel in one step. Kinds override it where NumPy itself finds the shape,

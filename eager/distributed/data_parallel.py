@@ -26,6 +26,8 @@ from eager.ops.create import zeros_like
 from eager.ops.move import cat
 
 BUCKET_MB: Final = 25  # as in PyTorch: large enough for the bandwidth, small enough to overlap
+FIRST_MB: Final = 1  # what is ready first is soon under way
+PARTS: Final = 32  # parameters of a bucket, at most: what compiled code copies in loops
 
 
 class DistributedDataParallel(Module):
@@ -159,17 +161,20 @@ def _gradient(p: Tensor) -> Tensor:
 
 def _buckets(parameters: Sequence[Tensor], cap: float) -> list[list[tuple[int, Tensor]]]:
     """Parameters with their numbers, by dtype, the last first, up to `cap` bytes a bucket (or one
-    parameter that is larger)."""
-    open_: dict[Any, tuple[list[tuple[int, Tensor]], int]] = {}
+    parameter that is larger); the first of a dtype has a smaller share. So all ranks have the same
+    buckets, whatever they use."""
+    open_: dict[Any, list[tuple[int, Tensor]]] = {}
+    room: dict[Any, float] = {}  # bytes, of the open ones
     buckets: list[list[tuple[int, Tensor]]] = []
     for i, p in reversed([*enumerate(parameters)]):
         size = p.numel() * p.dtype.np.itemsize
-        bucket, held = open_.get(p.dtype, ([], 0))
-        if not bucket or held + size > cap:
-            bucket, held = [], 0
+        bucket = open_.get(p.dtype)
+        if bucket is None or size > room[p.dtype] or len(bucket) == PARTS:
+            room[p.dtype] = cap if bucket is not None else min(cap, FIRST_MB << 20)
+            bucket = open_[p.dtype] = []
             buckets.append(bucket)
         bucket.append((i, p))
-        open_[p.dtype] = bucket, held + size
+        room[p.dtype] -= size
     return buckets
 
 

@@ -117,12 +117,17 @@ def wait(request: Request, timeout: timedelta, what: Callable[[], str]) -> None:
     while not request.done():
         waited = time.monotonic() - start
         if waited > limit:
-            raise DistTimeoutError(
-                f"{what()} waited for {limit:g} s: another rank has not come to it. It may have "
-                "taken another branch, have failed, or be slower than the timeout of its "
-                "process group allows (init_process_group(timeout=...))"
-            )
+            raise late(what(), timeout)
         if waited < EAGER_POLLS:
             os.sched_yield()
         else:
             time.sleep(NAP)
+
+
+def late(what: str, timeout: timedelta) -> DistTimeoutError:
+    """The error of a collective to which the others did not come."""
+    return DistTimeoutError(
+        f"{what} waited for {timeout.total_seconds():g} s: another rank has not come to it. It may "
+        "have taken another branch, have failed, or be slower than the timeout of its process "
+        "group allows (init_process_group(timeout=...))"
+    )

@@ -21,7 +21,7 @@ from eager.distributed import mpi
 from eager.distributed.engine import DistBackendError, DistError, Engine, ReduceOp, wait
 
 default_pg_timeout: Final = timedelta(minutes=10)  # PyTorch's on GPUs
-DESCRIPTION: Final = 256  # bytes of one that are compared: the op, shape and dtype
+DESCRIPTION: Final = 1 << 14  # bytes of an error that a rank tells the others
 
 
 class Backend:
@@ -312,21 +312,45 @@ def get_debug_level() -> DebugLevel:
 
 
 # ------------------------------------------------------------------------------- collectives
-def require_agreement(group: ProcessGroup, what: str) -> None:
+def compares(group: ProcessGroup) -> bool:
+    """True if its ranks compare what they come to."""
+    return _state.debug is DebugLevel.DETAIL and group.size() > 1
+
+
+def digest(what: str) -> int:
+    """The number that stands for `what` when ranks compare it."""
+    return zlib.crc32(what.encode())
+
+
+def require_agreement(group: ProcessGroup, what: str, details: str = "") -> None:
     """Raises DistBackendError, on all ranks, if they came to different collectives: `what` is not
-    the same on all. At `DebugLevel.DETAIL` alone."""
-    if _state.debug is not DebugLevel.DETAIL or group.size() == 1:
+    the same on all; the error says `details` of each. At `DebugLevel.DETAIL` alone."""
+    if not compares(group):
         return
-    engine = group.engine
-    number = zlib.crc32(what.encode())
+    number = digest(what)
     least = np.array([number, -number])  # the least, and minus the greatest
-    wait(engine.all_reduce(least, ReduceOp.MIN), group.timeout, lambda: f"{what} of {group!r}")
-    if least.sum() == 0:
-        return
-    mine, said = np.zeros(DESCRIPTION, np.uint8), np.empty((engine.size, DESCRIPTION), np.uint8)
+    request = group.engine.all_reduce(least, ReduceOp.MIN)
+    wait(request, group.timeout, lambda: f"{what} of {group!r}")
+    if least.sum():
+        raise difference(group, details or what)
+
+
+def difference(group: ProcessGroup, what: str) -> DistBackendError:
+    """The error of ranks that came to different collectives; all of them call this. Of what has
+    several lines it names the first that differs."""
+    size = group.size()
+    mine, said = np.zeros(DESCRIPTION, np.uint8), np.empty((size, DESCRIPTION), np.uint8)
     text = what.encode()[:DESCRIPTION]
     mine[: len(text)] = np.frombuffer(text, np.uint8)
-    wait(engine.all_gather(said, mine), group.timeout, lambda: f"the check of {what}")
+    wait(group.engine.all_gather(said, mine), group.timeout, lambda: f"the check of {what}")
     texts = [bytes(row).rstrip(b"\0").decode(errors="replace") for row in said]
-    each = "; ".join(f"rank {r}: {text}" for r, text in zip(group.ranks, texts, strict=True))
-    raise DistBackendError(f"the ranks of {group!r} came to different collectives: {each}")
+    lines = [*itertools.zip_longest(*(t.split("\n") for t in texts), fillvalue="no more")]
+    first = next((i for i, row in enumerate(lines) if len({*map(_op_of, row)}) > 1), 0)
+    at = f" (number {first + 1} of a compiled step)" if len(lines) > 1 else ""
+    each = "; ".join(f"rank {r}: {t}" for r, t in zip(group.ranks, lines[first], strict=True))
+    return DistBackendError(f"the ranks of {group!r} came to different collectives{at}: {each}")
+
+
+def _op_of(line: str) -> str:
+    """A line without the user's place."""
+    return line.partition(" (at ")[0]

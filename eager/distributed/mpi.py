@@ -6,6 +6,8 @@ Memory that is only moved goes as bytes. Reductions go in the array's own type; 
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import importlib.util
 import itertools
 import os
@@ -214,12 +216,58 @@ class MPIEngine:
         group = self._comm.Get_group().Incl(list(ranks))
         return MPIEngine(self.mpi, self._comm.Create_group(group))
 
+    def in_c(self, start: str, dtype: Any, op: ReduceOp | None) -> dict[str, int]:
+        """How C calls a collective, by the name of its op: the function, MPI's handles, and bytes
+        of an element where it is moved as bytes. `kind` 0: MPI does not reduce such elements."""
+        mpi = self.mpi
+        kind, name = _IN_C[start]
+        found = {"kind": kind, "begin": _address(mpi, name), "test": _address(mpi, "MPI_Test")}
+        found["comm"] = _handle(mpi, self._comm)
+        if op is None:
+            return found | {"type": _handle(mpi, mpi.BYTE), "bytes": dtype.itemsize}
+        if dtype.kind not in "fiu" or (dtype.kind == "f" and dtype.itemsize == 2):
+            return {"kind": 0}
+        found["type"] = _handle(mpi, mpi._typedict[dtype.char])
+        found["op"] = _handle(mpi, getattr(mpi, _NAMES[op]))
+        return found | {"in_place": int(mpi.IN_PLACE) & _WORD}
+
+    def agreement_in_c(self) -> dict[str, int]:
+        """How C finds the least of numbers (int64) over the ranks."""
+        mpi = self.mpi
+        kinds = {"type": _handle(mpi, mpi.INT64_T), "least_of": _handle(mpi, mpi.MIN)}
+        return {"reduce": _address(mpi, "MPI_Iallreduce"), **kinds}
+
+    def explain(self, code: int) -> str:
+        """MPI's text of an error code."""
+        return str(self.mpi.Get_error_string(code))
+
     def free(self) -> None:
         self._comm.Free()
 
     def abort(self) -> None:
         """End all ranks of the job, now."""
         self.mpi.COMM_WORLD.Abort(1)
+
+
+_IN_C: Final = {  # numbers of jitcap_exchange.h
+    "start_all_reduce": (1, "MPI_Iallreduce"), "start_broadcast": (2, "MPI_Ibcast"),
+    "start_all_gather": (3, "MPI_Iallgather"),
+    "start_reduce_scatter": (4, "MPI_Ireduce_scatter_block"),
+    "start_all_to_all": (5, "MPI_Ialltoall"),
+}  # fmt: skip
+_WORD: Final = (1 << 64) - 1
+
+
+@functools.cache
+def _address(mpi: Any, name: str) -> int:
+    """The address of a function of MPI; of the one for large counts, if there is one."""
+    library = ctypes.CDLL(mpi.__file__)
+    function = getattr(library, f"{name}_c", None) or getattr(library, name)
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _handle(mpi: Any, of: Any) -> int:
+    return int(mpi._handleof(of)) & _WORD
 
 
 def _bytes(array: Any) -> Any:

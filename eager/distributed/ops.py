@@ -1,4 +1,5 @@
 """`eager.distributed`'s op records: collectives with derivatives. x, order -> result, next order.
+In a graph that is compiled: x, order -> handle, next order; handle, x -> result.
 
 The derivative of a collective is another: of a sum over the ranks it is the sum of the gradients
 (of the sum of all ranks' losses), of a gathering the reduced part, of an exchange the exchange
@@ -14,9 +15,11 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from eager.base.dataclass import dataclass
+from eager.base.dtype import DType
 from eager.core.dispatch import apply
 from eager.core.op import Attrs, Op
 from eager.core.tensor import Tensor
+from eager.distributed import compiled
 from eager.distributed.engine import ReduceOp, Request, wait
 from eager.distributed.groups import ProcessGroup, by_number, require_agreement
 from eager.sizes.aval import Aval
@@ -36,6 +39,10 @@ class Collective(Op):
     raises: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
 
+    @property
+    def halves(self) -> tuple[Op, Op] | None:
+        return STARTS[self.name], WAIT
+
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         x, order = avals
         given = dict(attrs)
@@ -54,6 +61,46 @@ class Collective(Op):
         require_agreement(group, what)
         wait(self.start(out, x, group, **given), group.timeout, lambda: f"{what} of {group!r}")
         return out, np.asarray(order + 1)
+
+    def divisor(self, attrs: Attrs, dtype: DType) -> int:
+        """The number by which a graph divides what is summed, for an average. (16 bits are summed
+        and divided in 32.)"""
+        averages = attrs.get("reduction") == "avg" and dtype.itemsize > 2
+        return by_number(attrs["group"]).size() if averages else 1
+
+
+@dataclass(frozen=True, eq=False)
+class Start(Collective):
+    """First half of a collective: from here on the operand is sent, and the memory of the handle,
+    which is that of the result, is written. Both are MPI's until the wait.
+
+    Compiled code does so; as an op on arrays it is the whole collective."""
+
+    half: ClassVar[str] = "start"
+    compiled: ClassVar[Any] = compiled  # the functions that compiled code asks
+
+    @property
+    def halves(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Wait(Op):
+    """Second half of a collective: the handle, and the operand whose memory is in use until now ->
+    the result."""
+
+    kind: ClassVar[str] = "extern"
+    raises: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
+    half: ClassVar[str] = "wait"
+
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        return avals[:1]
+
+    def compute(
+        self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
+    ) -> tuple[Any, ...]:
+        return arrays[:1]
 
 
 def _same(n: int, ranks: int, **attrs: Any) -> int:
@@ -113,8 +160,14 @@ def _exchange_vjp(
     return apply(ALL_TO_ALL, g[0], out1, group=group, received=sent, sent=received)[0], None
 
 
+WAIT: Final = Wait("wait", ("handle", "x"))
+STARTS: Final[dict[str, Start]] = {}  # by the name of the whole
+
+
 def _record(name: str, vjp: Any, rows: Callable[..., Any], start: Callable[..., Request]) -> Op:
-    return Collective(name, ("x", "order"), vjp, n_outputs=2, rows=rows, start=start)
+    operands = "x", "order"
+    STARTS[name] = Start(f"start_{name}", operands, n_outputs=2, rows=rows, start=start)
+    return Collective(name, operands, vjp, n_outputs=2, rows=rows, start=start)
 
 
 ALL_REDUCE: Final = _record("all_reduce", _reduce_vjp, _same, _reduced)

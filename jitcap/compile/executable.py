@@ -56,6 +56,7 @@ def keep_artifact(artifact: Artifact, trail: Trail) -> None:
             trail.seconds[stage] = trail.seconds.get(stage, 0.0) + microseconds / 1e6
     trail.kernels.extend(artifact.kernels)
     trail.callbacks.extend(artifact.callbacks)
+    trail.notes.extend(map(str, artifact.exchanges))
 
 
 def op_by_op(graph: Graph, writes: Sequence[tuple[int, int]]) -> Run:

@@ -28,7 +28,7 @@ import numpy as np
 import codegen
 from codegen import Program, Target
 from codegen.runtime import cache
-from codegen.runtime.artifact import Artifact, Host, Kernel, Signature, Spec
+from codegen.runtime.artifact import Artifact, Exchange, Host, Kernel, Signature, Spec
 from codegen.runtime.callback import ARRAY, NUMBER, Callback
 from codegen.targets import cpp
 from codegen.targets.cpp.runtime import build, cpu
@@ -38,7 +38,7 @@ from eager.base.dataclass import dataclass
 from eager.base.locks import cached_property
 from eager.core import attributes
 from eager.core.attributes import Unasked
-from eager.core.op import REGISTRY
+from eager.core.op import REGISTRY, Op
 from eager.sizes.aval import Aval
 from eager.sizes.polynomial import Scope
 from eager.sizes.symint import SymInt
@@ -236,7 +236,8 @@ def recall(key: str, program: Callable[[], Program] | None, target: Target) -> A
     texts: Mapping[str, str] = {}
     if program is not None:
         texts = Stages(stages, lambda: codegen.compile(program(), target).stages)
-    return Artifact(runner, kernels, texts, plan, runner.signature.callbacks)
+    told = runner.signature
+    return Artifact(runner, kernels, texts, plan, told.callbacks, exchanges=told.exchanges)
 
 
 def _signature(data: dict[str, Any]) -> Signature:
@@ -272,8 +273,16 @@ def _size_data(sizes: Iterable[Any]) -> list[Any]:
     return [*map(attributes.encode, sizes)]
 
 
-def _host(data: dict[str, Any], symbols: attributes.Symbols) -> Host:
-    """A NumPy kernel that native code calls: an op of the library, and the memory that it gets."""
+def _host(data: dict[str, Any], symbols: attributes.Symbols) -> Host | Exchange:
+    """A NumPy kernel that native code calls: an op of the library, and the memory that it gets. Or
+    a collective."""
+    if "operand" in data:
+        op, attrs = _op(data["op"]), _attrs(data["attrs"], symbols)
+        if op.half != "start":
+            raise ValueError("no collective")
+        operand, result = (_spec(data[name], symbols) for name in ("operand", "result"))
+        beside = tuple(map(_text, data["beside"]))
+        return Exchange(op, attrs, operand, result, _text(data["where"]), beside)
     inputs, outputs = (
         tuple(_spec(each, symbols) for each in data[name]) for name in ("inputs", "outputs")
     )
@@ -286,16 +295,24 @@ def _host(data: dict[str, Any], symbols: attributes.Symbols) -> Host:
 
 def _call(data: Mapping[str, Any], symbols: attributes.Symbols) -> Callback:
     """Inverse of `_call_data`. Raises LookupError, TypeError or ValueError for other data."""
-    op = REGISTRY[data["op"]]
-    if not type(op).__module__.startswith("eager."):
-        raise ValueError(f"{op.name} is not the library's own")
-    attrs = {name: attributes.decode(value, symbols) for name, value in data["attrs"].items()}
+    op, attrs = _op(data["op"]), _attrs(data["attrs"], symbols)
     outs = tuple(
         Aval(tuple(_size(n, symbols) for n in shape), dt.by_name(kind), str(device))
         for shape, kind, device in data["outs"]
     )
     operands = tuple(map(attributes.decode, data["operands"]))
     return Callback(op, attrs, operands, outs, str(data["where"]))
+
+
+def _op(name: str) -> Op:
+    op = REGISTRY[name]
+    if not type(op).__module__.startswith("eager."):
+        raise ValueError(f"{name} is not the library's own")
+    return op
+
+
+def _attrs(data: Mapping[str, Any], symbols: attributes.Symbols) -> dict[str, Any]:
+    return {name: attributes.decode(value, symbols) for name, value in data.items()}
 
 
 def _call_data(call: Any) -> dict[str, Any] | None:
@@ -324,8 +341,14 @@ def _spec_data(spec: Spec) -> list[Any]:
     return [_size_data(spec.shape), spec.dtype.name]
 
 
-def _host_data(host: Host) -> dict[str, Any] | None:
+def _host_data(host: Host | Exchange) -> dict[str, Any] | None:
     """Data that `_host` reads; None for what another process does not have."""
+    if isinstance(host, Exchange):
+        return {
+            "op": host.op.name, "operand": _spec_data(host.operand), "where": host.where,
+            "attrs": {name: attributes.encode(value) for name, value in host.attrs.items()},
+            "result": _spec_data(host.result), "beside": list(host.beside),
+        }  # fmt: skip
     call = _call_data(host.call)
     specs = {"inputs": host.inputs, "outputs": host.outputs}
     data = {name: [*map(_spec_data, each)] for name, each in specs.items()}

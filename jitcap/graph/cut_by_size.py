@@ -151,8 +151,8 @@ def _places(graph: Graph, ready: dict[Node, int], last: int) -> dict[Node, int]:
         for p in n.parents:
             place[p] = min(place.get(p, last), own)
     for n in graph.nodes:
-        if n.op is ITEM and n.parents[0] in place:
-            place[n] = place[n.parents[0]]
+        if (n.op is ITEM or n.op.half == "wait") and n.parents[0] in place:
+            place[n] = place[n.parents[0]]  # a handle is none outside of its piece
         if _is_host(n) or n.op is SIZE:
             place.pop(n, None)
     for n in graph.inputs:

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from codegen import CheckFailed
+from codegen.runtime.artifact import between
 from eager.base.dataclass import dataclass
 from eager.core import on_device
 from eager.core.op import Attrs, Op
@@ -259,13 +260,20 @@ class Graph:
 def _evaluate(graph: Graph, env: dict[Node, Any]) -> Iterator[tuple[Node, Any]]:
     """Each (node, value), with `env` as the store. Values are dropped after their last use."""
     dead, sizes = last_uses(graph), sizes_of(graph, env)
+    collectives = [n for n in graph.nodes if n.op.ordered]
+    begun: set[Node] = set()
     for n in graph.nodes:
         arrays = tuple(env[a] if isinstance(a, Node) else a for a in n.args)
+        if n.op.ordered:
+            begun.add(n)
         try:
             env[n] = evaluate(sized(n, sizes), arrays)
         except Exception as error:
+            if n.op.ordered:
+                raise
             what = n.attrs["what"] if n.op is CHECK else f"{n.op.name} raised {error!r}"
-            raise CheckFailed(what, n.where.place) from error
+            failed = CheckFailed(what, n.where.place)
+            raise between(failed) if 0 < len(begun) < len(collectives) else failed from error
         if is_definer(n):
             sizes |= sizes_found(n, env[n] if len(n.avals) > 1 else (env[n],))
         yield n, env[n]

@@ -16,6 +16,7 @@ from jitcap.passes.dead import dead_code
 from jitcap.passes.join_parts import join_parts
 from jitcap.passes.scans import accumulate, share_scans, split_scans
 from jitcap.passes.simplify import simplify
+from jitcap.passes.split_collectives import split_collectives
 from jitcap.passes.trim_subgraphs import trim_subgraphs
 from jitcap.passes.unrolled_products import hoist_products, sum_products
 
@@ -69,4 +70,5 @@ PASSES: Final[tuple[tuple[Pass, str], ...]] = (
     (dead_code, "drop what the rewrites left behind"),
     (trim_subgraphs, "what was computed for it in loops"),
     (dead_code, "what only they read"),
+    (split_collectives, "no pass looks at their halves, and none comes between them"),
 )

@@ -23,9 +23,9 @@ from typing import Final, TypeAlias
 from codegen.ir.routine import anything, is_real, spell, spelling
 from codegen.ir.schema import Access, Library
 from codegen.ir.sizes import Shape, Size, same, some
-from codegen.runtime.artifact import Host, Spec
+from codegen.runtime.artifact import Exchange, Host, Spec
 from codegen.runtime.callback import callback
-from codegen.targets.cpp import blocks, control, conv, linalg, rows, signal
+from codegen.targets.cpp import blocks, control, conv, exchange, linalg, rows, signal
 from codegen.targets.cpp.step import Addresses, CppCall, Writer, alike, is_float
 from codegen.targets.cpp.table import MEMORY, size_text
 from eager.base import dtype as dt
@@ -36,7 +36,7 @@ Calls: TypeAlias = dict[str, CppCall]  # by the name of the op
 def call(
     step: Library,
     places: Addresses,
-    hosts: list[Host],
+    hosts: list[Host | Exchange],
     site: Callable[[str], int],
     bodies: Sequence[str] = (),
     after: str = "",
@@ -92,6 +92,9 @@ class _Nowhere:
 
     first_host = 0
     top = work = "b"
+
+    def __init__(self) -> None:
+        self.under_way: dict[str, int] = {}
 
     def slot(self, name: str) -> str:
         return name
@@ -270,6 +273,8 @@ CALLS: Final[Calls] = {
         scan=control.scan, cond=control.cond, while_loop=control.repeat, call=control.call,
         blocks=blocks.blocks,
     ),
+    **_of("exchange", exchange.fits, **dict.fromkeys(exchange.STARTS, exchange.start)),
+    **_of("exchange", anything, wait=exchange.wait),
 }  # fmt: skip
 spell("cpp", CALLS)
 

@@ -30,6 +30,10 @@ def load(results: Mapping[str, Any], target: Target) -> Pending[Artifact]:
         runner = cpu.load(path.result()).runner(ENTRY, source.signature)
         seconds = begun + time.perf_counter() - start  # those that were spent on it alone
         figures = {"arena_bytes": results["plan"].arena_bytes, "build_us": int(1e6 * seconds)}
-        return Artifact(runner, source.kernels, plan=figures, callbacks=source.signature.callbacks)
+        told = source.signature
+        return Artifact(
+            runner, source.kernels, plan=figures, callbacks=told.callbacks,
+            exchanges=told.exchanges,
+        )  # fmt: skip
 
     return Pending(loaded, path.close, waits=path.waits)

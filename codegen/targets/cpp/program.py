@@ -17,7 +17,7 @@ from codegen.runtime import artifact
 from codegen.schedule import batch_updates
 from codegen.schedule.plan import line_up
 from codegen.schedule.plan import plan as plan_memory
-from codegen.targets.cpp import control, library, table
+from codegen.targets.cpp import control, exchange, library, table
 from codegen.targets.cpp.epilogue import emit_epilogue, weight
 from codegen.targets.cpp.kernel import KernelText, emit_kernel
 from codegen.targets.cpp.table import size_text
@@ -47,12 +47,19 @@ class _Sites:
     """Error sites ("file:line") by number, and host callbacks."""
 
     names: list[str] = field(default_factory=list)
-    hosts: list[artifact.Host] = field(default_factory=list)
+    hosts: list[artifact.Host | artifact.Exchange] = field(default_factory=list)
 
     def number(self, where: str) -> int:
         if where not in self.names:
             self.names.append(where)
         return self.names.index(where)
+
+    def beside(self, name: str, places: Addresses) -> None:
+        """Note a kernel or a step for the collectives that are under way."""
+        for number in places.under_way.values():
+            found = self.hosts[number]
+            assert isinstance(found, artifact.Exchange)
+            self.hosts[number] = replace(found, beside=(*found.beside, name))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -167,7 +174,7 @@ class _Emission:
         calls: list[str] = places.sizes()
         self.rooms |= places.has_scratch()
         left = batched.fused.failing()
-        done = 0
+        done = exchanged = 0
         for batch in batched.batches:
             first = batch[0]
             if left and done > max(left):
@@ -176,10 +183,18 @@ class _Emission:
             done += len(batch)
             if isinstance(first, Library):
                 calls += self.step(first, places, batched)
-                continue
-            texts = {item.name: batched.known[item.name] for item in batch}
-            name = self.function(first, texts[first.name])
-            calls.append(call_kernel(name, texts, places, self.sites))
+                if not first.op.half:
+                    self.sites.beside(first.name, places)
+                if first.op.half or first.bodies:
+                    exchanged = len(calls)
+            else:
+                texts = {item.name: batched.known[item.name] for item in batch}
+                name = self.function(first, texts[first.name])
+                calls.append(call_kernel(name, texts, places, self.sites))
+                self.sites.beside(name, places)
+            calls += exchange.polls(places)
+        if exchanged and places.top == "b":
+            calls[exchanged:exchanged] = exchange.finish(self.sites.hosts, places)
         return calls
 
     def function(self, kernel: Kernel, text: KernelText) -> str:
@@ -288,6 +303,7 @@ class Addresses:
             self.slots.setdefault(out.buffer, tensors + i)
         self.table = tensors + len(fused.outputs)  # of the plan for the sizes of a call
         self.first_host = first_host if work else self.table + plan.is_symbolic
+        self.under_way: dict[str, int] = {}
 
     def sizes(self) -> list[str]:
         """Definitions of the symbols, and of the table of the offsets of temporaries of symbolic

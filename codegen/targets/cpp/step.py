@@ -9,7 +9,7 @@ from typing import Protocol
 from codegen.ir.routine import Spelling
 from codegen.ir.schema import Access, Library
 from codegen.ir.sizes import Shape, Size, is_contiguous, numel, round_up, same, some
-from codegen.runtime.artifact import Host
+from codegen.runtime.artifact import Exchange, Host
 from codegen.schedule.plan import ALIGN
 from codegen.targets.cpp.table import MEMORY, any_text, mentions_size, size_text
 from eager.base import dtype as dt
@@ -24,6 +24,7 @@ class Addresses(Protocol):
     first_host: int  # index of the first host function
     work: str  # a `char *` to where temporaries lie
     top: str  # the table that host functions are in
+    under_way: dict[str, int]  # collectives by their handles: numbers among the host functions
 
     def pointer(self, name: str) -> str:
         """A typed pointer to a buffer's first element."""
@@ -48,7 +49,7 @@ class Writer:
 
     step: Library
     places: Addresses
-    hosts: list[Host]
+    hosts: list[Host | Exchange]
     site: Callable[[str], int]
     lines: list[str] = field(default_factory=list)
     used: Size = 0

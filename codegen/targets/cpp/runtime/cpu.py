@@ -18,9 +18,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from codegen.runtime.artifact import Array, Signature, Spec, failure
+from codegen.runtime.artifact import Array, Exchange, Host, Signature, Spec, between, failure
 from codegen.targets.cpp.runtime import support
-from codegen.targets.cpp.runtime.arena import Arena, arena
+from codegen.targets.cpp.runtime.arena import Arena, arena, renew
+from codegen.targets.cpp.runtime.exchange import Exchanges
 from codegen.targets.cpp.runtime.sizing import MOST, Plans, Sizing
 from codegen.targets.cpp.runtime.support import (
     build_shared,
@@ -145,7 +146,9 @@ class _PerThread:
         self.buffers = (ctypes.c_void_p * max(1, first + len(signature.hosts)))()
         self.scalars = (ctypes.c_double * max(1, len(signature.kinds)))()
         self.sizing: Sizing | None = None  # of the last call
-        self.hosts = [self._host(i) for i in range(len(signature.hosts))]
+        records = signature.exchanges
+        self.exchanges = Exchanges(records, _wrap) if records else None
+        self.hosts = [self._host(i, h) for i, h in enumerate(signature.hosts)]
         for i, function in enumerate(self.hosts):
             self.buffers[first + i] = ctypes.cast(function, ctypes.c_void_p).value
         self.plan = PlanStruct(
@@ -172,13 +175,18 @@ class _PerThread:
         if len(sizing.offsets):
             self.buffers[self.table] = sizing.offsets.ctypes.data
 
-    def _host(self, number: int) -> Any:
-        """A C function around a Python kernel; an exception is kept and re-raised by the runner."""
+    def _host(self, number: int, what: Host | Exchange) -> Any:
+        """A C function around a Python kernel; an exception is kept and re-raised by the runner.
+        Or the address of the record of a collective."""
+        if isinstance(what, Exchange):
+            assert self.exchanges is not None
+            return self.exchanges.address_of(what)
 
         def call(_: int, pointers: Any) -> int:
             try:
                 assert self.sizing is not None
                 host = self.sizing.hosts[number]
+                assert isinstance(host, Host)
                 count = len(host.inputs)
                 arrays = [
                     _wrap(pointers[i], spec) for i, spec in enumerate(host.inputs + host.outputs)
@@ -193,6 +201,9 @@ class _PerThread:
             return 0
 
         return HostFunction(call)
+
+
+_abandoned: Final[list[Any]] = []  # calls whose memory other ranks may still write to
 
 
 def _wrap(address: int | None, spec: Spec) -> Array:
@@ -235,6 +246,8 @@ class Runner:
             sizing = self._static
             state.take(sizing)
         outputs = [make() for make in sizing.make]
+        if state.exchanges is not None and not state.arena.struct.busy:
+            state.exchanges.prepare(sizing.exchanges)
         code = state.call(inputs, outputs)
         if code:
             self._failed(code, state, sizing, inputs, outputs)
@@ -263,6 +276,8 @@ class Runner:
         if code == BUSY:  # called from inside a compiled call on this thread: use a second arena
             state = _PerThread(self, Arena())
             state.take(sizing)
+            if state.exchanges is not None:
+                state.exchanges.prepare(sizing.exchanges)
             code = state.call(inputs, outputs)
             if not code:
                 return
@@ -270,15 +285,32 @@ class Runner:
             plain = self._as_arrays(inputs)
             if not state.call(plain, outputs):
                 return
+        error = self._error(code, state)
+        exchanges = state.exchanges
+        if exchanges is None:
+            raise error
+        failed, half_done = exchanges.error(), exchanges.is_half_done()
+        if exchanges.is_busy():
+            _abandoned.append((state, inputs, outputs))
+            renew()
+            vars(self._local).pop("state", None)
+        if failed is not None:
+            raise failed
+        if half_done:
+            raise between(error) from error
+        raise error
+
+    def _error(self, code: int, state: _PerThread) -> BaseException:
+        """The exception of a failed run."""
         if state.failure is not None:
             error, state.failure = state.failure, None
-            raise error
+            return error
         record = state.arena.error()
         sites = self.signature.sites
         where = sites[record.site] if record.site < len(sites) else "an unknown place"
         if record.code == INDEX_ERROR:
-            raise failure(where, int(record.value), int(record.bound))
-        raise RuntimeError(f"compiled entry {self.name} failed with code {code} (at {where})")
+            return failure(where, int(record.value), int(record.bound))
+        return RuntimeError(f"compiled entry {self.name} failed with code {code} (at {where})")
 
     def _as_arrays(self, inputs: list[Any]) -> list[Any]:
         """The inputs with subclasses of ndarray as plain arrays. Raises TypeError for others."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from codegen.ir.sizes import name_of, spelled
-from codegen.runtime.artifact import Array, Host, Signature, Spec
+from codegen.runtime.artifact import Array, Exchange, Host, Signature, Spec
 from codegen.runtime.callback import Callback
 from codegen.schedule.plan import assign_offsets
 from eager.base import memory
@@ -73,7 +74,8 @@ class Sizing:
     make: tuple[Callable[[], Array], ...]
     arena_bytes: int
     offsets: np.ndarray[Any, np.dtype[np.int64]]
-    hosts: tuple[Host, ...]
+    hosts: tuple[Host | Exchange, ...]
+    exchanges: tuple[Exchange, ...]
     release_gil: bool
 
     @classmethod
@@ -96,18 +98,24 @@ class Sizing:
             )
             for s in specs
         )
-        release = room + sum(s.nbytes for s in specs) >= RELEASE_GIL_BYTES
+        waits = bool(signature.exchanges)  # for other ranks, perhaps for long
+        release = waits or room + sum(s.nbytes for s in specs) >= RELEASE_GIL_BYTES
         hosts = tuple(_host(h, sizes) for h in signature.hosts)
-        return cls(values, make, room, offsets, hosts, release)
+        exchanges = tuple(h for h in hosts if isinstance(h, Exchange))
+        return cls(values, make, room, offsets, hosts, exchanges, release)
 
 
 def _spec(spec: Spec, sizes: dict[str, int]) -> Spec:
     return Spec(substitute(spec.shape, sizes), spec.dtype) if sizes else spec
 
 
-def _host(host: Host, sizes: dict[str, int]) -> Host:
+def _host(host: Host | Exchange, sizes: dict[str, int]) -> Host | Exchange:
     if not sizes:
         return host
+    if isinstance(host, Exchange):
+        operand, result = _spec(host.operand, sizes), _spec(host.result, sizes)
+        attrs = substitute(dict(host.attrs), sizes)
+        return replace(host, attrs=attrs, operand=operand, result=result)
     call = host.call.at(sizes) if isinstance(host.call, Callback) else host.call
     inputs, outputs = (tuple(_spec(s, sizes) for s in x) for x in (host.inputs, host.outputs))
     return Host(call, inputs, outputs)

@@ -1,0 +1,109 @@
+"""Under compiled code: the ranks' side of its collectives. records of them -> groups, what an
+engine's functions in C are given, agreement, errors.
+
+Compiled code finds these functions by the op (`Start.compiled`), and calls those of the engine
+itself where the engine says how (`in_c`). A record (`codegen.runtime.artifact.Exchange`) has the
+op, its attributes, the operand, the result, and the user's line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eager.distributed.engine import DistBackendError, DistError, ReduceOp, Request, late
+from eager.distributed.engine import wait as wait_for
+from eager.distributed.groups import (
+    ProcessGroup,
+    by_number,
+    compares,
+    digest,
+    require_agreement,
+)
+from eager.distributed.groups import difference as difference_of
+
+__all__ = [
+    "agree", "agreement_in_c", "compares", "difference", "failure", "groups_of", "in_c", "start",
+    "wait",
+]  # fmt: skip
+
+Record = Any
+
+
+def groups_of(records: Sequence[Record]) -> tuple[ProcessGroup, ...]:
+    """The groups of collectives, each once. Raises DistError for one that is gone."""
+    return tuple(by_number(n) for n in dict.fromkeys(r.attrs["group"] for r in records))
+
+
+def in_c(group: ProcessGroup, record: Record) -> dict[str, Any]:
+    """How compiled code calls the engine: fields of its structure. `kind` 0: by Python."""
+    attrs = record.attrs
+    seconds = group.timeout.total_seconds()
+    fields = {"kind": 0, "bytes": 1, "ranks": group.size(), "timeout": seconds}
+    reduction = attrs.get("reduction", "")
+    parts = {*attrs.get("sent", ()), *attrs.get("received", ())}
+    engine: Any = group.engine
+    if not hasattr(engine, "in_c") or reduction == "avg" or len(parts) > 1:
+        return fields
+    op = ReduceOp(reduction) if reduction else None
+    found = engine.in_c(record.op.name, record.operand.dtype, op)
+    return {**fields, "root": attrs.get("root", 0), **found}
+
+
+def agreement_in_c(group: ProcessGroup, records: Sequence[Record]) -> dict[str, Any]:
+    """The digest of a group's collectives, and how compiled code compares it."""
+    engine: Any = group.engine
+    number = digest(_pattern(group, records))
+    how = engine.agreement_in_c() if hasattr(engine, "agreement_in_c") else {}
+    return {"mine": (number, -number), **how}
+
+
+def agree(group: ProcessGroup, records: Sequence[Record]) -> None:
+    """Compare the collectives of a call by Python. Raises DistBackendError where they differ."""
+    require_agreement(group, _pattern(group, records), _pattern(group, records, lines=True))
+
+
+def difference(record: Record, records: Sequence[Record]) -> DistError:
+    """The error of ranks whose calls have different collectives."""
+    group = by_number(record.attrs["group"])
+    try:
+        return difference_of(group, _pattern(group, records, lines=True))
+    except DistError as error:
+        return error
+
+
+def start(record: Record, out: Any, x: Any) -> Request:
+    """Start a collective by Python."""
+    given = dict(record.attrs)
+    found: Request = record.op.start(out, x, by_number(given.pop("group")), **given)
+    return found
+
+
+def wait(record: Record, request: Request) -> None:
+    """Wait for what `start` gave. Raises what the engine says is wrong, or DistTimeoutError."""
+    group = by_number(record.attrs["group"])
+    wait_for(request, group.timeout, lambda: f"{_shown(record, line=True)} of {group!r}")
+
+
+def failure(record: Record, code: int | None) -> DistError:
+    """The error of a collective of compiled code: MPI's code, or None after the timeout."""
+    group = by_number(record.attrs["group"])
+    what = f"{_shown(record, line=True)} of {group!r}"
+    if code is None:
+        return late(what, group.timeout)
+    engine: Any = group.engine
+    return DistBackendError(f"{what} failed: {engine.explain(code)}")
+
+
+def _pattern(group: ProcessGroup, records: Sequence[Record], *, lines: bool = False) -> str:
+    """What a call does in a group: one line a collective."""
+    own = (r for r in records if r.attrs["group"] == group.number)
+    return "\n".join(_shown(r, line=lines) for r in own)
+
+
+def _shown(record: Record, *, line: bool) -> str:
+    x = record.operand
+    name = record.op.name.removeprefix("start_")
+    how = "".join(f", {k} {v}" for k, v in sorted(record.attrs.items()) if k != "group")
+    place = f" (at {record.where})" if line and record.where else ""
+    return f"{name} of {list(map(int, x.shape))} {x.dtype}{how}{place}"
