@@ -114,7 +114,7 @@ class _Order:
 
 
 class _Lives:
-    """How much memory the temporaries of a program need, by the order of its items."""
+    """Memory that the temporaries of a program need, by the order of its items."""
 
     def __init__(self, fused: Fused) -> None:
         self.touched = [

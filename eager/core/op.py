@@ -126,7 +126,7 @@ class Op:
         return None
 
     def divisor(self, attrs: Attrs, dtype: DType) -> int:
-        """Of a collective: the number by which its two halves leave the result to be divided."""
+        """Number by which the two halves of a collective leave the result to be divided."""
         return 1
 
     def run(self, arrays: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:

@@ -36,7 +36,7 @@ def groups_of(records: Sequence[Record]) -> tuple[ProcessGroup, ...]:
 
 
 def in_c(group: ProcessGroup, record: Record) -> dict[str, Any]:
-    """How compiled code calls the engine: fields of its structure. `kind` 0: by Python."""
+    """Fields of the structure by which compiled code calls the engine. `kind` 0: by Python."""
     attrs = record.attrs
     seconds = group.timeout.total_seconds()
     fields = {"kind": 0, "bytes": 1, "ranks": group.size(), "timeout": seconds}
@@ -96,7 +96,7 @@ def failure(record: Record, code: int | None) -> DistError:
 
 
 def _pattern(group: ProcessGroup, records: Sequence[Record], *, lines: bool = False) -> str:
-    """What a call does in a group: one line a collective."""
+    """The collectives of a call in a group: one line each."""
     own = (r for r in records if r.attrs["group"] == group.number)
     return "\n".join(_shown(r, line=lines) for r in own)
 

@@ -217,8 +217,8 @@ class MPIEngine:
         return MPIEngine(self.mpi, self._comm.Create_group(group))
 
     def in_c(self, start: str, dtype: Any, op: ReduceOp | None) -> dict[str, int]:
-        """How C calls a collective, by the name of its op: the function, MPI's handles, and bytes
-        of an element where it is moved as bytes. `kind` 0: MPI does not reduce such elements."""
+        """The call of a collective in C, by the name of its op: the function, MPI's handles, and
+        bytes of an element where it is moved as bytes. `kind` 0: MPI does not reduce such elements."""
         mpi = self.mpi
         kind, name = _IN_C[start]
         found = {"kind": kind, "begin": _address(mpi, name), "test": _address(mpi, "MPI_Test")}
@@ -232,7 +232,7 @@ class MPIEngine:
         return found | {"in_place": int(mpi.IN_PLACE) & _WORD}
 
     def agreement_in_c(self) -> dict[str, int]:
-        """How C finds the least of numbers (int64) over the ranks."""
+        """The call by which C finds the least of numbers (int64) over the ranks."""
         mpi = self.mpi
         kinds = {"type": _handle(mpi, mpi.INT64_T), "least_of": _handle(mpi, mpi.MIN)}
         return {"reduce": _address(mpi, "MPI_Iallreduce"), **kinds}

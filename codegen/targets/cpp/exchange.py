@@ -60,11 +60,11 @@ def slot(places: Addresses, number: int) -> str:
 
 
 def polls(places: Addresses) -> list[str]:
-    """What stands between two kernels: a question for each collective that is under way."""
+    """Statements between two kernels: a question for each collective that is under way."""
     return [f"exchange::poll({slot(places, number)});" for number in places.under_way.values()]
 
 
 def finish(hosts: Sequence[Host | Exchange], places: Addresses) -> list[str]:
-    """What stands behind the last collective of a program."""
+    """The statement behind the last collective of a program."""
     first = next((i for i, host in enumerate(hosts) if isinstance(host, Exchange)), None)
     return [] if first is None else [f"exchange::finish({slot(places, first)});"]
