@@ -218,7 +218,7 @@ class MPIEngine:
 
     def in_c(self, start: str, dtype: Any, op: ReduceOp | None) -> dict[str, int]:
         """The call of a collective in C, by the name of its op: the function, MPI's handles, and
-        bytes of an element where it is moved as bytes. `kind` 0: MPI does not reduce such elements."""
+        bytes of an element that is moved as bytes. `kind` 0: MPI does not reduce such ones."""
         mpi = self.mpi
         kind, name = _IN_C[start]
         found = {"kind": kind, "begin": _address(mpi, name), "test": _address(mpi, "MPI_Test")}
