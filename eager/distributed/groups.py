@@ -267,6 +267,31 @@ def get_backend(group: Any = None) -> str:
     return Backend.MPI
 
 
+def get_backend_config(group: Any = None) -> str:
+    """The engine of each kind of device."""
+    return ",".join(f"{kind}:{get_backend(group)}" for kind in ("cpu", "cuda"))
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """The engine that moves a device's memory."""
+    return Backend.MPI
+
+
+def is_backend_available(backend: str) -> bool:
+    """True if `init_process_group` takes this name."""
+    return backend.lower() == Backend.MPI and mpi.is_available()
+
+
+def get_pg_count() -> int:
+    """Number of groups that this process has made."""
+    return _state.groups + is_initialized()
+
+
+def supports_complex(reduceOp: ReduceOp) -> bool:
+    """True if complex numbers can be reduced so."""
+    return reduceOp in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PRODUCT)
+
+
 def get_process_group_ranks(group: Any = None) -> list[int]:
     """The world's ranks that the group has, in its order."""
     found = resolve(group)

@@ -150,7 +150,8 @@ class MPIEngine:
 
         def end() -> None:
             if op is ReduceOp.AVG:
-                np.divide(value, self.size, out=value)
+                each = value.reshape(-1).view(value.real.dtype)
+                np.divide(each, self.size, out=each)
             if rounds:
                 array[...] = value.astype(array.dtype)
 

@@ -6,7 +6,7 @@ They are pickled, so that ranks have to trust each other, and sent as bytes: fir
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from eager.base.host_only import host_only
 from eager.distributed.engine import Request
 from eager.distributed.groups import ProcessGroup, require_agreement, resolve
 from eager.distributed.work import Work
+
+_TAG: Final = 7907  # messages of objects are told from the program's
 
 
 def _bytes(obj: Any) -> Any:
@@ -93,6 +95,48 @@ def broadcast_object_list(
     data = given if is_root else np.empty(int(length[0]), np.uint8)
     _wait(found, "broadcast_object_list", found.engine.broadcast(data, root))
     object_list[:] = _object(data)
+
+
+def send_object_list(
+    object_list: list[Any],
+    dst: int | None = None,
+    group: Any = None,
+    device: Any = None,
+    group_dst: int | None = None,
+) -> None:
+    """Send objects to one rank, which receives them."""
+    host_only("distributed.send_object_list")
+    found = resolve(group)
+    if found is None:
+        return
+    to = _root(found, dst, group_dst)
+    data = _bytes(list(object_list))
+    for array in (np.array([len(data)]), data):
+        _wait(found, f"send_object_list to {found.ranks[to]}", found.engine.send(array, to, _TAG))
+
+
+def recv_object_list(
+    object_list: list[Any],
+    src: int | None = None,
+    group: Any = None,
+    device: Any = None,
+    group_src: int | None = None,
+) -> int:
+    """Receive into `object_list` as many objects as it has from one rank, or from any; the sender's
+    rank in the world, -1 outside of the group."""
+    host_only("distributed.recv_object_list")
+    found = resolve(group)
+    if found is None:
+        return -1
+    named = src is not None or group_src is not None
+    source = _root(found, src, group_src) if named else None
+    length = np.empty(1, np.int64)
+    request = found.engine.receive(length, source, _TAG)
+    _wait(found, "recv_object_list", request)
+    data = np.empty(int(length[0]), np.uint8)
+    _wait(found, "recv_object_list", found.engine.receive(data, request.source, _TAG))
+    object_list[:] = _object(data)
+    return found.ranks[request.source]
 
 
 def scatter_object_list(

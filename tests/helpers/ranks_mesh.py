@@ -201,6 +201,70 @@ def groups_of_a_mesh(r, n):
     assert f"group={number}" in str(explain(step)(x))
 
 
+def subgroups(r, n):
+    mine, groups = dist.new_subgroups(2)
+    assert dist.get_process_group_ranks(mine) == [r // 2 * 2, r // 2 * 2 + 1] and len(groups) == 2
+    mine, _ = dist.new_subgroups_by_enumeration([[0, 3], [2]])
+    assert (mine is None) == (r == 1) and (r == 1 or mine.size() == (1 if r == 2 else 2))
+    half = dist.split_group(split_ranks=[[1, 2], [0]])
+    assert (half is None) == (r == 3) and (r == 3 or half.rank() == (1 if r == 2 else 0))
+    with pytest.raises(ValueError, match="do not make groups of 3"):
+        dist.new_subgroups(3)
+    with pytest.raises(ValueError, match="in two of the groups"):
+        dist.new_subgroups_by_enumeration([[0, 1], [1, 2]])
+    found = [None, None]
+    if r == 1:
+        dist.send_object_list([{"a": 1}, "b" * 9999], 2)
+    elif r == 2:
+        assert dist.recv_object_list(found) == 1 and found == [{"a": 1}, "b" * 9999]
+    x = eager.tensor([3 + 5j], dtype=eager.complex64)
+    dist.all_reduce(x, dist.ReduceOp.AVG, dist.group.WORLD)
+    assert x.item() == 3 + 5j and dist.get_pg_count() > 5
+
+
+def older_functional_forms(r, n):
+    """Values, and the gradients of the sum of all ranks' losses, as PyTorch's are."""
+    F = dist.nn.functional
+    total = n * (n + 1) / 2
+
+    def ends(y, x, value, grad):
+        assert y.tolist() == value
+        x.grad = None
+        (y * (r + 1)).sum().backward()
+        assert x.grad.tolist() == grad, x.grad
+
+    x = eager.tensor([r + 1.0, 2.0], requires_grad=True)
+    ends(F.all_reduce(x), x, [total, 2.0 * n], [total] * 2)
+    ends(eager.stack(F.all_gather(x)), x, [[i + 1.0, 2] for i in range(n)], [total] * 2)
+    ends(F.broadcast(x, 1), x, [2, 2], [total if r == 1 else 0] * 2)
+    ends(
+        F.reduce(x, 1), x, [total, 2.0 * n] if r == 1 else [r + 1, 2], [2 + (r != 1) * (r + 1)] * 2
+    )
+    each = [[i + 1.0, 2] if r == 1 else [0, 0] for i in range(n)]
+    ends(eager.stack(F.gather(x, 1)), x, each, [2, 2])
+    ends(
+        F.scatter([x * (i + 1) for i in range(n)], 1),
+        x,
+        [2 * (r + 1), 2 * (r + 1)],
+        [sum((i + 1) ** 2 for i in range(n)) if r == 1 else 0] * 2,
+    )
+    like = eager.zeros(2)
+    ends(
+        F.reduce_scatter(like, [x * (i + 1) for i in range(n)]),
+        x,
+        [total * (r + 1), 2.0 * n * (r + 1)],
+        [sum((i + 1) ** 2 for i in range(n))] * 2,
+    )
+    ends(
+        eager.stack(F.all_to_all([like] * n, [x * (i + 1) for i in range(n)])),
+        x,
+        [[(i + 1.0) * (r + 1), 2 * (r + 1)] for i in range(n)],
+        [sum((i + 1) ** 2 for i in range(n))] * 2,
+    )
+    y = eager.arange(4.0).requires_grad_()
+    ends(F.all_to_all_single(like, y), y, [r] * n, [i + 1 for i in range(n)])
+
+
 def data_parallel_over_a_mesh(r, n):
     """Copies of a dimension average among themselves."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
@@ -215,7 +279,8 @@ def data_parallel_over_a_mesh(r, n):
         DistributedDataParallel(nn.Linear(1, 1), device_mesh=mesh)
 
 
-CASES = (sync_batch_norm, sync_batch_norm_outside, meshes, groups_of_a_mesh, data_parallel_over_a_mesh)  # fmt: skip
+CASES = (sync_batch_norm, sync_batch_norm_outside, meshes, groups_of_a_mesh, data_parallel_over_a_mesh, subgroups,
+         older_functional_forms)  # fmt: skip
 
 if __name__ == "__main__":
     ranks.main(CASES)

@@ -65,6 +65,17 @@ def test_before_the_job_begins():
         dist.init_process_group("mpi", init_method="tcp://localhost:1")
 
 
+def test_every_name_of_pytorch_is_there_or_says_what_to_use():
+    theirs = pytest.importorskip("torch").distributed
+    imported = {"GroupName", "Logger", "RankType", "log", "logging", "sys", "timedelta", "torch",
+                "traceback", "typing", "utils"}  # fmt: skip
+    for name in {n for n in dir(theirs) if not n.startswith("_")} - imported - set(dir(dist)):
+        with pytest.raises(AttributeError, match=f"has no '{name}': .*(use|call|is|are|start|has)"):
+            getattr(dist, name)
+    with pytest.raises(AttributeError, match="Did you mean 'all_reduce'"):
+        dist.allreduce
+
+
 def test_without_mpi_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(dist.DistBackendError, match=r"pip install 'jitcap\[distributed\]'"):

@@ -1,0 +1,96 @@
+"""`eager.distributed.nn.functional`: PyTorch's older names of collectives that have derivatives.
+tensors -> new tensors, or what PyTorch gives.
+
+The gradients are those of the sum of all ranks' losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eager.core.tensor import Tensor
+from eager.distributed import functional as F
+from eager.distributed.engine import ReduceOp
+from eager.distributed.groups import resolve
+from eager.ops.move import cat, stack
+
+__all__ = [
+    "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather", "reduce",
+    "reduce_scatter", "scatter",
+]  # fmt: skip
+
+
+def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Tensor:
+    """The values reduced over the ranks; any shape."""
+    return F.all_reduce(tensor, op, group)
+
+
+def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:
+    """The values of the world's rank `src`."""
+    return F.broadcast(tensor, src, group)
+
+
+def all_gather(tensor: Tensor, group: Any = None) -> tuple[Tensor, ...]:
+    """The tensors of all ranks, of one shape."""
+    found = resolve(group)
+    if found is None:
+        return (tensor,)
+    return F.all_gather_tensor(tensor[None], 0, found).unbind(0)
+
+
+def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...]:
+    """The tensors of all ranks, on `dst`; elsewhere zeros of their shape."""
+    found = resolve(group)
+    if found is None:
+        return (tensor,)
+    is_root = found.rank() == found.local(dst, "dst")
+    return tuple(t if is_root else t * 0 for t in all_gather(tensor, found))
+
+
+def reduce(tensor: Tensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Tensor:
+    """The values reduced over the ranks, on `dst`; elsewhere those of the tensor, and no gradient."""
+    found = resolve(group)
+    if found is None:
+        return tensor
+    total = F.all_reduce(tensor, op, found)
+    return total if found.rank() == found.local(dst, "dst") else tensor.detach() + total * 0
+
+
+def scatter(tensors: Sequence[Tensor], src: int = 0, group: Any = None) -> Tensor:
+    """Tensor r of `src`'s list, on rank r. The others give lists of the same shapes."""
+    found = resolve(group)
+    if found is None:
+        return tensors[0]
+    return F.broadcast(stack(list(tensors)), src, found)[found.rank()]
+
+
+def reduce_scatter(
+    output: Tensor, input_list: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None
+) -> Tensor:
+    """This rank's part of the lists, reduced over the ranks: a new tensor like `output`."""
+    made = F.reduce_scatter_tensor(stack(list(input_list)), op, 0, group)
+    return made.reshape(output.shape)
+
+
+def all_to_all_single(
+    output: Tensor,
+    input: Tensor,
+    output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None,
+    group: Any = None,
+) -> Tensor:
+    """Part r of the first dimension goes to rank r: a new tensor like `output`."""
+    return F.all_to_all_single(input, output_split_sizes, input_split_sizes, group)
+
+
+def all_to_all(
+    output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Any = None
+) -> tuple[Tensor, ...]:
+    """Tensor r of the inputs goes to rank r: new tensors like the outputs."""
+    sent = [t.numel() for t in input_tensor_list]
+    received = [t.numel() for t in output_tensor_list]
+    flat = cat([t.reshape(-1) for t in input_tensor_list])
+    row = F.all_to_all_single(flat, received, sent, group)
+    parts = zip(row.split(received), output_tensor_list, strict=True)
+    return tuple(part.reshape(like.shape) for part, like in parts)
