@@ -237,9 +237,7 @@ def older_functional_forms(r, n):
     ends(F.all_reduce(x), x, [total, 2.0 * n], [total] * 2)
     ends(eager.stack(F.all_gather(x)), x, [[i + 1.0, 2] for i in range(n)], [total] * 2)
     ends(F.broadcast(x, 1), x, [2, 2], [total if r == 1 else 0] * 2)
-    ends(
-        F.reduce(x, 1), x, [total, 2.0 * n] if r == 1 else [r + 1, 2], [2 + (r != 1) * (r + 1)] * 2
-    )
+    ends(F.reduce(x, 1), x, [total, 2.0 * n] if r == 1 else [r + 1, 2], [2, 2])
     each = [[i + 1.0, 2] if r == 1 else [0, 0] for i in range(n)]
     ends(eager.stack(F.gather(x, 1)), x, each, [2, 2])
     ends(

@@ -12,8 +12,10 @@ from typing import Any
 from eager.core.tensor import Tensor
 from eager.distributed import functional as F
 from eager.distributed.engine import ReduceOp
-from eager.distributed.groups import resolve
+from eager.distributed.groups import ProcessGroup, resolve
+from eager.ops.create import full, zeros_like
 from eager.ops.move import cat, stack
+from eager.ops.pointwise import where
 
 __all__ = [
     "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather", "reduce",
@@ -44,17 +46,21 @@ def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...
     found = resolve(group)
     if found is None:
         return (tensor,)
-    is_root = found.rank() == found.local(dst, "dst")
-    return tuple(t if is_root else t * 0 for t in all_gather(tensor, found))
+    return tuple(_on(found, dst, t, zeros_like(t)) for t in all_gather(tensor, found))
 
 
 def reduce(tensor: Tensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Tensor:
-    """The values reduced over the ranks, on `dst`; elsewhere those of the tensor, and no gradient."""
+    """The values reduced over the ranks, on `dst`; elsewhere the tensor's, without a gradient."""
     found = resolve(group)
     if found is None:
         return tensor
-    total = F.all_reduce(tensor, op, found)
-    return total if found.rank() == found.local(dst, "dst") else tensor.detach() + total * 0
+    return _on(found, dst, F.all_reduce(tensor, op, found), tensor.detach())
+
+
+def _on(group: ProcessGroup, dst: int, x: Tensor, other: Tensor) -> Tensor:
+    """x on `dst`, elsewhere `other`, whose backward takes part in x's all the same."""
+    is_root = full((), group.rank() == group.local(dst, "dst"), device=x.device)
+    return where(is_root, x, other)
 
 
 def scatter(tensors: Sequence[Tensor], src: int = 0, group: Any = None) -> Tensor:
