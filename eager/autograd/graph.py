@@ -11,7 +11,7 @@ from eager.base.compat_warnings import ignore
 from eager.core.dispatch import tracing
 from eager.core.tape import Node as Node
 from eager.core.tape import mode
-from eager.core.tensor import Tensor
+from eager.core.tensor import Tensor, bare
 from eager.core.traced import UnknownValue
 
 __all__ = [
@@ -48,6 +48,15 @@ def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
 def at_end_of_backward(fn: Callable[[], Any]) -> None:
     """Call `fn` once, when the backward that runs has added all gradients."""
     mode.at_end = (*mode.at_end, fn)
+
+
+def remade(tensor: Tensor, again: Callable[[], Tensor]) -> Tensor:
+    """The tensor, whose memory no derivative keeps: what one needs of it is read from `again()`,
+    which gives the same values in new memory."""
+    out = bare(tensor)
+    out._storage = tensor._storage.like()
+    out._storage.again = again
+    return out
 
 
 class _Together:

@@ -28,6 +28,7 @@ class Storage:
     history = 0
     inference = False  # whether its tensors are inference tensors: never saved for a derivative
     sealed = False  # whether they are written in inference mode alone, and count no versions
+    again: Any = None  # a function that makes the memory anew: the tape does not keep it then
 
     def moved(self, to: Storage) -> Storage:
         """Storage of a tensor that gets other memory, `to`: its views and bases keep theirs."""

@@ -21,7 +21,8 @@ from eager.core.mode import Anomaly as Anomaly
 from eager.core.mode import Autocast as Autocast
 from eager.core.mode import mode as mode
 from eager.core.op import Op
-from eager.core.tensor import WITH_AVAL, Tensor, bare, wrap
+from eager.core.saved import Saved as Saved
+from eager.core.tensor import WITH_AVAL, Tensor, wrap
 from eager.core.traced import Traced, UnknownValue
 from eager.sizes.aval import Aval, array_aval, same, scalar_aval
 
@@ -34,81 +35,7 @@ FREED = (
 _sequence = itertools.count()
 
 
-def stale(dtype: Any, shape: Sequence[int], name: str, found: int, expected: int) -> str:
-    """The message about a saved value that was overwritten."""
-    return (
-        "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: [{dtype} {list(shape)}], saved by {name}, is at version {found}; expected "
-        f"version {expected} instead. Hint: clone() it before the in-place operation."
-    )
-
-
 # ------------------------------------------------------------------------------- the tape
-class Saved:
-    """A tensor kept for the derivative, and the version it must still have then."""
-
-    __slots__ = ("name", "tensor", "version")
-
-    tensor: Any  # or Packed
-
-    def __init__(self, tensor: Tensor, name: str) -> None:
-        self.tensor = tensor if mode.saved_hooks is None else Packed(tensor, *mode.saved_hooks)
-        self.version = tensor._storage.version
-        self.name = name
-
-    def own(self) -> None:
-        """Keep a copy instead, with the same place on the tape."""
-        if type(self.tensor) is Packed:
-            return
-        kept = bare(self.tensor).clone()
-        kept._node, kept._index, kept._requires_grad = (
-            self.tensor._node,
-            self.tensor._index,
-            self.tensor._requires_grad,
-        )
-        self.tensor, self.version = kept, kept._storage.version
-
-    def get(self) -> Tensor:
-        if type(self.tensor) is Packed:
-            return self.tensor.get()
-        t, found = self.tensor, self.tensor._storage.version
-        if found != self.version:
-            if type(t._array) is Traced:
-                t._array.storage.tracer.check_overwritten(t)
-            raise RuntimeError(stale(t.dtype, t.shape, self.name, found, self.version))
-        return t
-
-
-class Packed:
-    """Saved tensor as a user's hook packed it, and how it is unpacked."""
-
-    __slots__ = ("index", "leaf", "node", "packed", "unpack")
-
-    def __init__(
-        self, tensor: Tensor, pack: Callable[..., Any], unpack: Callable[..., Any]
-    ) -> None:
-        self.leaf = tensor if tensor._node is None and tensor._requires_grad else None
-        self.node, self.index = tensor._node, tensor._index
-        before, mode.saved_hooks = mode.saved_hooks, None
-        try:
-            self.packed = pack(bare(tensor))
-        finally:
-            mode.saved_hooks = before
-        self.unpack = unpack
-
-    def get(self) -> Tensor:
-        """The tensor, with its place on the tape."""
-        tensor = self.unpack(self.packed)
-        if not isinstance(tensor, Tensor):
-            raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor")
-        if self.leaf is not None:
-            return self.leaf if mode.enabled else bare(tensor)
-        tensor = bare(tensor)
-        tensor._node, tensor._index = self.node, self.index
-        tensor._requires_grad = self.node is not None
-        return tensor
-
-
 class Node:
     """One recorded call: where its inputs come from (`edges`), what they and its outputs look
     like."""
@@ -343,7 +270,7 @@ def keep_operand(node: Node | None, since: int, storage: Any) -> None:
         return
     for value in (getattr(node, "saved", None) or {}).values():
         for saved in value if isinstance(value, tuple) else (value,):
-            if isinstance(saved, Saved) and saved.tensor._storage is storage:
+            if isinstance(saved, Saved) and getattr(saved.tensor, "_storage", None) is storage:
                 saved.own()
     for edge in node.edges:
         if edge is not None and isinstance(edge[0], Node):

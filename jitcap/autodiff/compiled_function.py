@@ -18,7 +18,8 @@ from eager.base import dtype as dt
 from eager.base.dataclass import dataclass
 from eager.core import on_device
 from eager.core.gradient_hooks import BEFORE
-from eager.core.tape import FREED, stale
+from eager.core.saved import stale
+from eager.core.tape import FREED
 from eager.core.tensor import Tensor, refresh, wrap
 from eager.core.traced import Traced
 from eager.device import transfer

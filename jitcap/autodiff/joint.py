@@ -296,7 +296,7 @@ def _saved_values(slots: Sequence[Tensor]) -> Iterator[Node]:
     """The values of all memory that is kept for a derivative: writing it later is an error."""
     for node in _history(slots):
         for saved in _saved(node):
-            array = saved.tensor._array
+            array = getattr(saved.tensor, "_array", None)  # hooks keep another thing
             if isinstance(array, Traced):
                 yield array.storage.handle
 
@@ -309,7 +309,7 @@ def why_spent(tensor: Tensor) -> str:
             return FREED
         for saved in _saved(node):
             try:
-                saved.get()
+                saved.check()
             except RuntimeError as error:
                 return str(error)
     return ""
