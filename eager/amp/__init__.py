@@ -12,6 +12,7 @@ from typing import Any
 from eager.base import dtype as dt
 from eager.base.compat_warnings import warn
 from eager.base.dtype import DType
+from eager.core import sharded
 from eager.core.casts import (
     autocast_now,
     get_autocast_dtype,
@@ -167,11 +168,13 @@ class GradScaler:
         if optimizer in self._stepped:
             raise RuntimeError("unscale_() is being called after step().")
         found, inverse = self._none(), 1 / self._scale
-        gradients = [p.grad for g in optimizer.param_groups for p in g["params"]]
-        for gradient in gradients:
+        parameters = [p for g in optimizer.param_groups for p in g["params"]]
+        for gradient in [p.grad for p in parameters]:
             if gradient is not None:
                 found = found | any_of(~gradient.isfinite())
                 gradient.detach().mul_(inverse.to(gradient.dtype))
+        if sharded.on_any_rank is not None:
+            found = sharded.on_any_rank(parameters, found)
         self._found[optimizer] = found
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:

@@ -84,6 +84,7 @@ class Tensor:
     _hooks: dict[int, Any] | None
     _accumulate_hooks: dict[int, Any] | None = None
     _retains: bool = False
+    _shard: Any = None  # its place in a tensor of several ranks: `eager.distributed.shards`
     __array_priority__ = 1000  # NumPy's operators step back for ours
 
     if TYPE_CHECKING:  # installed from the registry

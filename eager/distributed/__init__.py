@@ -19,6 +19,9 @@
     device_mesh     ranks as an array, with a group along each dimension
     elsewhere       names of PyTorch's that are not there, and what to use
     optim           the state of an optimizer spread over the ranks
+    shards          tensors of which each rank has its rows
+    fsdp            parameters, gradients and state spread over the ranks
+    state_dict      the states of models and optimizers, of parts or of the whole
 
 Imported when it is named. Programs ask `is_available()` first, as with PyTorch's builds.
 """
@@ -28,9 +31,11 @@ from __future__ import annotations
 from typing import Any
 
 from eager.distributed import device_mesh as device_mesh
+from eager.distributed import fsdp as fsdp
 from eager.distributed import functional as functional
 from eager.distributed import nn as nn
 from eager.distributed import optim as optim
+from eager.distributed import state_dict as state_dict
 from eager.distributed.collectives import P2POp as P2POp
 from eager.distributed.collectives import all_gather as all_gather
 from eager.distributed.collectives import all_gather_into_tensor as all_gather_into_tensor

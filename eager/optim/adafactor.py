@@ -16,6 +16,8 @@ class Adafactor(Optimizer):
     """Steps of the size of Adam's, relative to the parameter's own; of a matrix's squared gradients
     only the means of rows and columns are kept (Shazeer, Stern 2018), in PyTorch's form."""
 
+    by_element = False
+
     def __init__(
         self,
         params: Params,

@@ -22,6 +22,8 @@ class LBFGS(Optimizer):
     """Needs `step(closure)`, where the closure computes the loss and its gradients anew; one
     parameter group only."""
 
+    by_element = False
+
     def __init__(
         self,
         params: Params,

@@ -18,6 +18,7 @@ class Muon(Optimizer):
     embeddings, biases and heads are for another optimizer. ValueError for other shapes."""
 
     like_parameter = "momentum_buffer"
+    by_element = False
 
     def __init__(
         self,

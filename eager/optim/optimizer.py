@@ -122,6 +122,7 @@ class Optimizer(_Hooked):
     for its state; or it defines `step` itself, as in PyTorch."""
 
     like_parameter = ""  # the name of state that has its parameter's dtype
+    by_element = True  # each element is updated for itself: a rank does it for the rows it has
     _opt_called = False  # whether a step was tried, which schedulers ask
     _slots: Any = None  # parameter -> dict: `state`, and what is allocated ahead
     # What is allocated ahead, to know it by; None once `state` was read, and nothing is any more.
@@ -194,6 +195,11 @@ class Optimizer(_Hooked):
             )
         group["params"] = listed
         _check_parameters(group["params"], bool(self.defaults.get("differentiable")))
+        if not self.by_element and any(p._shard is not None for p in group["params"]):
+            raise ValueError(
+                f"{type(self).__name__} looks at whole parameters, and of those under fully_shard "
+                "each rank has rows: use one that updates each element for itself, as AdamW does"
+            )
         for name, default in self.defaults.items():
             if default is required and name not in group:
                 raise ValueError(

@@ -8,13 +8,14 @@ from typing import Any
 
 from eager.autograd import no_grad
 from eager.base.compat_warnings import warn
+from eager.core import sharded
 from eager.core.tensor import Tensor
 from eager.ops.move import stack
 
 
-def _gradients(parameters: Any) -> list[Tensor]:
-    tensors = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    return [p.grad for p in tensors if p.grad is not None]
+def _with_gradients(parameters: Any) -> list[Tensor]:
+    tensors = [parameters] if isinstance(parameters, Tensor) else parameters
+    return [p for p in tensors if p.grad is not None]
 
 
 def get_total_norm(
@@ -31,15 +32,20 @@ def get_total_norm(
     with no_grad():
         norms = [t.norm(float(norm_type)) for t in given]
         total = stack(norms).norm(float(norm_type))
-        if error_if_nonfinite and not math.isfinite(total.item()):
-            raise RuntimeError(
-                f"The total norm of order {norm_type} for gradients from `parameters` is "
-                "non-finite, so it "
-                "cannot be clipped. To disable this error and scale the gradients by the "
-                "non-finite norm "
-                "anyway, set `error_if_nonfinite=False`"
-            )
+    if error_if_nonfinite:
+        _require_finite(total, norm_type)
     return total
+
+
+def _require_finite(total: Tensor, norm_type: float) -> None:
+    if not math.isfinite(total.item()):
+        raise RuntimeError(
+            f"The total norm of order {norm_type} for gradients from `parameters` is "
+            "non-finite, so it "
+            "cannot be clipped. To disable this error and scale the gradients by the "
+            "non-finite norm "
+            "anyway, set `error_if_nonfinite=False`"
+        )
 
 
 def clip_grad_norm_(
@@ -49,10 +55,16 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scale the gradients so that their norm (all of them as one vector) is at most `max_norm`.
-    Returns the norm before."""
-    gradients = _gradients(parameters)
-    total = get_total_norm(gradients, norm_type, error_if_nonfinite)
+    """Scale the gradients so that their norm (all of them as one vector, of sharded parameters
+    that of all ranks) is at most `max_norm`. Returns the norm before."""
+    learned = _with_gradients(parameters)
+    gradients = [p.grad for p in learned]
+    if sharded.total_norm is None:
+        total = get_total_norm(gradients, norm_type, error_if_nonfinite)
+    else:
+        total = sharded.total_norm(learned, norm_type)
+        if error_if_nonfinite:
+            _require_finite(total, norm_type)
     clip_grads_with_norm_(gradients, max_norm, total)
     return total
 
@@ -69,8 +81,8 @@ def clip_grads_with_norm_(gradients: Iterable[Tensor], max_norm: float, total_no
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
     """Limit each element of the gradients to [-clip_value, clip_value]."""
     with no_grad():
-        for gradient in _gradients(parameters):
-            gradient.clamp_(min=-clip_value, max=clip_value)
+        for p in _with_gradients(parameters):
+            p.grad.clamp_(min=-clip_value, max=clip_value)
 
 
 def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0) -> Tensor:

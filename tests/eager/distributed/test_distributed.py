@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import ranks
 import ranks_mesh
+import ranks_sharded
 
 import eager
 from eager import distributed as dist
@@ -33,6 +34,10 @@ def all_pass(done):
 
 def test_three_ranks():
     all_pass(run(3))
+
+
+def test_sharding():
+    all_pass(run(3, helper=ranks_sharded))
 
 
 def test_groups_and_meshes():

@@ -1,0 +1,13 @@
+"""Under what looks at all elements of parameters: those that other processes have.
+
+Empty until a tensor is sharded; then `eager.distributed.shards` puts its own functions here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+# (parameters, order) -> the norm of their gradients; (parameters, a bool) -> it is so on any rank.
+total_norm: Callable[[Any, float], Any] | None = None
+on_any_rank: Callable[[Any, Any], Any] | None = None
