@@ -563,7 +563,9 @@ _OVERLAPS = (
 
 def _overlaps(array: Traced) -> bool:
     """True if two elements of a traced tensor share one address."""
-    sizes = zip(array.shape, array.strides, strict=True)
+    sizes = [*zip(array.shape, array.strides, strict=True)]
+    if any(type(n) is int and n == 0 for n, _ in sizes):  # there are none
+        return False
     return any(type(step) is int and step == 0 and n != 1 for n, step in sizes)
 
 

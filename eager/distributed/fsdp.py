@@ -269,7 +269,6 @@ class FSDPModule:
         the norm before."""
         return clip_grad_norm_(self.parameters(), max_norm, norm_type)  # type: ignore[attr-defined]
 
-
     def __deepcopy__(self, memo: Any) -> Any:
         raise RuntimeError(
             f"a {type(self).__name__} is not copied: it shares its parameters with other ranks. "
@@ -332,7 +331,7 @@ def fully_shard(
     parameters = [owners[0][0]._parameters[owners[0][1]] for owners in holders]
     policy = mp_policy or MixedPrecisionPolicy()
     unit = Unit(names, parameters, holders, group, policy, reshard_after_forward)
-    module.__class__ = _class(type(module))
+    module.__class__ = _class(type(module))  # type: ignore[assignment, arg-type]
     module._fsdp = unit
     module.register_state_dict_post_hook(_give_rows)
     return module

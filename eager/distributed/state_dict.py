@@ -169,12 +169,12 @@ def _formed(state: dict[str, Any], how: StateDictOptions) -> dict[str, Any]:
 
 def _placed(values: Any, p: Tensor) -> Any:
     """State of a parameter, of which what lies as its rows do says so."""
-    shard = shard_of(p)
 
     def placed(v: Any) -> Any:
-        return marked(v.detach(), shard) if _lies_as(v, p) else v
+        shard = shard_of(p) if _lies_as(v, p) else None
+        return v if shard is None else marked(v.detach(), shard)
 
-    return values if shard is None else tree_map(placed, values)
+    return tree_map(placed, values)
 
 
 def _lies_as(value: Any, p: Tensor) -> bool:

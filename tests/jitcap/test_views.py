@@ -139,3 +139,17 @@ def test_detaching_an_input_in_place():
                 assert step(x).tolist() == doubled
                 assert x.grad_fn is None
                 assert not x.requires_grad
+
+
+def test_writing_a_tensor_without_elements():
+    """No two of its elements lie at one address, whatever its strides are."""
+    for shape in ((0,), (0, 3)):
+        p = eager.ones(8, *shape[1:])[8:].clone()
+
+        def step(x):
+            p.add_(1).mul_(p)
+            return x.sum() + p.sum()
+
+        run = jit(step, backend="eager")
+        assert [run(eager.ones(n)).item() for n in (3, 2, 4)] == [3, 2, 4]
+        assert (run.stats.compiles, run.stats.splits) == (2, 0), run.stats.refusals

@@ -58,7 +58,7 @@ def clip_grad_norm_(
     """Scale the gradients so that their norm (all of them as one vector, of sharded parameters
     that of all ranks) is at most `max_norm`. Returns the norm before."""
     learned = _with_gradients(parameters)
-    gradients = [p.grad for p in learned]
+    gradients: list[Any] = [p.grad for p in learned]
     if sharded.total_norm is None:
         total = get_total_norm(gradients, norm_type, error_if_nonfinite)
     else:
@@ -82,7 +82,8 @@ def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = 
     """Limit each element of the gradients to [-clip_value, clip_value]."""
     with no_grad():
         for p in _with_gradients(parameters):
-            p.grad.clamp_(min=-clip_value, max=clip_value)
+            gradient: Any = p.grad
+            gradient.clamp_(min=-clip_value, max=clip_value)
 
 
 def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0) -> Tensor:
