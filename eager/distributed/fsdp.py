@@ -25,6 +25,7 @@ from eager.autograd.function import Function, once_differentiable
 from eager.autograd.graph import remade
 from eager.base.dataclass import dataclass
 from eager.base.dtype import DType
+from eager.base.tree import mapped
 from eager.core.dispatch import tracing
 from eager.core.tensor import Tensor
 from eager.distributed.collectives import all_gather_into_tensor, reduce_scatter_tensor
@@ -38,7 +39,6 @@ from eager.nn.parameter import Parameter
 from eager.nn.utils.clip import clip_grad_norm_
 from eager.ops.create import empty
 from eager.ops.move import cat
-from eager.utils._pytree import tree_map
 
 M = TypeVar("M", bound=Module)
 ALONE: Final = 1 << 18  # bytes of a parameter from which on it is gathered where it lies
@@ -290,7 +290,7 @@ def _cast(values: Any, dtype: DType) -> Any:
     def cast(x: Any) -> Any:
         return x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
 
-    return tree_map(cast, values)
+    return mapped(cast, values)
 
 
 @functools.cache

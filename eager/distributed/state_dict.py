@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eager.base.dataclass import dataclass
+from eager.base.tree import mapped
 from eager.core.tensor import Tensor
 from eager.distributed.collectives import broadcast
 from eager.distributed.data_parallel import DistributedDataParallel
@@ -22,7 +23,6 @@ from eager.distributed.shards import full_tensor, marked, part_of, shard_of
 from eager.nn.modules.module import IncompatibleKeys, Module
 from eager.ops.create import empty
 from eager.optim import Optimizer
-from eager.utils._pytree import tree_map
 
 Optimizers = Optimizer | Iterable[Optimizer]
 
@@ -110,7 +110,7 @@ def set_optimizer_state_dict(
         for i, p in enumerate(everything):
             values = given["state"].get(names[id(p)])
             if values is not None:
-                state[i] = tree_map(lambda v, p=p: _part_of_state(v, p), values)
+                state[i] = mapped(lambda v, p=p: _part_of_state(v, p), values)
         groups = [
             {**by_name[names[id(owner["params"][0])]], "params": group["params"]}
             for owner, group in zip(each.param_groups, own["param_groups"], strict=True)
@@ -163,7 +163,7 @@ def _formed(state: dict[str, Any], how: StateDictOptions) -> dict[str, Any]:
         whole = full_tensor(value) if isinstance(value, Tensor) else value
         return whole if kept else None  # each is freed before the next is gathered
 
-    found = tree_map(formed, state)
+    found = mapped(formed, state)
     return found if kept else {}
 
 
@@ -174,7 +174,7 @@ def _placed(values: Any, p: Tensor) -> Any:
         shard = shard_of(p) if _lies_as(v, p) else None
         return v if shard is None else marked(v.detach(), shard)
 
-    return tree_map(placed, values)
+    return mapped(placed, values)
 
 
 def _lies_as(value: Any, p: Tensor) -> bool:
@@ -206,7 +206,7 @@ def _received(state: dict[str, Any], how: StateDictOptions) -> dict[str, Any]:
         tensors.append(value)
         return _Sent(tuple(value.shape), value.dtype)
 
-    given = [tree_map(sent, state) if first else None]
+    given = [mapped(sent, state) if first else None]
     broadcast_object_list(given, 0)
     left = iter(tensors)
 
@@ -217,7 +217,7 @@ def _received(state: dict[str, Any], how: StateDictOptions) -> dict[str, Any]:
         broadcast(made, 0)
         return made
 
-    return tree_map(got, given[0])
+    return mapped(got, given[0])
 
 
 @dataclass(frozen=True)
