@@ -10,6 +10,7 @@ number of ranks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from eager.base.dataclass import dataclass
@@ -110,7 +111,7 @@ def set_optimizer_state_dict(
         for i, p in enumerate(everything):
             values = given["state"].get(names[id(p)])
             if values is not None:
-                state[i] = mapped(lambda v, p=p: _part_of_state(v, p), values)
+                state[i] = mapped(partial(_part_of_state, p), values)
         groups = [
             {**by_name[names[id(owner["params"][0])]], "params": group["params"]}
             for owner, group in zip(each.param_groups, own["param_groups"], strict=True)
@@ -189,7 +190,7 @@ def _part(value: Any, own: Tensor) -> Any:
     return part_of(value, shard)
 
 
-def _part_of_state(value: Any, p: Tensor) -> Any:
+def _part_of_state(p: Tensor, value: Any) -> Any:
     part = _part(value, p)
     return part.clone() if isinstance(part, Tensor) else part  # the optimizer takes it as it is
 
