@@ -186,8 +186,7 @@ class Tensor:
     is_quantized = is_nested = is_meta = is_mps = is_xpu = is_sparse  # what there is not
 
     def numel(self) -> int:
-        size: int = self._array.size
-        return size
+        return cast("int", self._array.size)
 
     def stride(self, dim: int | None = None) -> Any:
         """Strides in elements: all of them, or dimension `dim`'s."""
