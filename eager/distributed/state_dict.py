@@ -183,7 +183,7 @@ def _lies_as(value: Any, p: Tensor) -> bool:
 
 
 def _part(value: Any, own: Tensor) -> Any:
-    """Of a whole tensor the part at the place of `own`; anything else as it is."""
+    """Part of a whole tensor at the place of `own`; anything else as it is."""
     shard = shard_of(own)
     if shard is None or not isinstance(value, Tensor) or tuple(value.shape) != shard.shape:
         return value
