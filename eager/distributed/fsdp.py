@@ -31,7 +31,7 @@ from eager.core.tensor import Tensor
 from eager.distributed.collectives import all_gather_into_tensor, reduce_scatter_tensor
 from eager.distributed.engine import ReduceOp
 from eager.distributed.groups import ProcessGroup, require_agreement, require_world, resolve
-from eager.distributed.shards import Shard, marked, padded, part_of, place, shard_of
+from eager.distributed.shards import Shard, marked, own_shard, padded, part_of, shard_of
 from eager.distributed.work import Work
 from eager.nn.modules import ModuleDict, ModuleList
 from eager.nn.modules.module import Module
@@ -105,7 +105,7 @@ class Unit:
     ) -> None:
         self.names, self.parameters, self.holders = names, parameters, holders
         self.group, self.policy, self.frees = group, policy, frees
-        self.shards = [place(tuple(p.shape), group) for p in parameters]
+        self.shards = [own_shard(tuple(p.shape), group) for p in parameters]
         self.buckets = _buckets(parameters)
         self.syncs = True
         self.running = False

@@ -45,9 +45,9 @@ def rows_of(rows: int, ranks: int) -> int:
     return -(-rows // ranks)
 
 
-def place(shape: tuple[int, ...], group: ProcessGroup) -> Shard:
-    """The place of this rank's part in a tensor of `shape` that the group shares. ValueError for
-    one without dimensions."""
+def own_shard(shape: tuple[int, ...], group: ProcessGroup) -> Shard:
+    """Shard of this rank in a tensor of `shape` that the group shares. ValueError for one without
+    dimensions."""
     if not shape:
         raise ValueError("a tensor without dimensions has no rows to share: give it one, of size 1")
     each = rows_of(shape[0], group.size())

@@ -66,7 +66,7 @@ def set_model_state_dict(
     state = dict(_received(dict(model_state_dict), how))
     for name, own in model.state_dict().items():
         if name in state:
-            state[name] = _part(state[name], own)
+            state[name] = _own_rows(state[name], own)
     return model.load_state_dict(state, strict=how.strict and not how.ignore_frozen_params)
 
 
@@ -82,7 +82,7 @@ def get_optimizer_state_dict(
         given = each.state_dict()
         everything = [p for g in each.param_groups for p in g["params"]]
         for i, values in given["state"].items():
-            state[names[id(everything[i])]] = _placed(values, everything[i])
+            state[names[id(everything[i])]] = _told(values, everything[i])
         start = 0
         for group in given["param_groups"]:
             stop = start + len(group["params"])
@@ -168,21 +168,21 @@ def _formed(state: dict[str, Any], how: StateDictOptions) -> dict[str, Any]:
     return found if kept else {}
 
 
-def _placed(values: Any, p: Tensor) -> Any:
+def _told(values: Any, p: Tensor) -> Any:
     """State of a parameter, of which what lies as its rows do says so."""
 
-    def placed(v: Any) -> Any:
+    def told(v: Any) -> Any:
         shard = shard_of(p) if _lies_as(v, p) else None
         return v if shard is None else marked(v.detach(), shard)
 
-    return mapped(placed, values)
+    return mapped(told, values)
 
 
 def _lies_as(value: Any, p: Tensor) -> bool:
     return isinstance(value, Tensor) and value.ndim > 0 and value.shape == p.shape
 
 
-def _part(value: Any, own: Tensor) -> Any:
+def _own_rows(value: Any, own: Tensor) -> Any:
     """Part of a whole tensor at the place of `own`; anything else as it is."""
     shard = shard_of(own)
     if shard is None or not isinstance(value, Tensor) or tuple(value.shape) != shard.shape:
@@ -191,7 +191,7 @@ def _part(value: Any, own: Tensor) -> Any:
 
 
 def _part_of_state(p: Tensor, value: Any) -> Any:
-    part = _part(value, p)
+    part = _own_rows(value, p)
     return part.clone() if isinstance(part, Tensor) else part  # the optimizer takes it as it is
 
 
