@@ -16,8 +16,9 @@ from types import FunctionType, MethodType
 from typing import Any, Final, TypeVar
 
 _RANKS: Final = (
-    "collectives", "data_parallel", "device_mesh", "fsdp", "functional", "groups", "objects",
-    "optim", "shards", "state_dict", "subgroups", "sync_batch_norm", "work",
+    "collectives", "data_parallel", "device_mesh", "fsdp", "functional", "groups",
+    "nn.functional", "objects", "optim", "shards", "state_dict", "subgroups", "sync_batch_norm",
+    "work",
 )  # fmt: skip
 _READ: Final = (
     "eager.nn.modules", "eager.nn.utils", "eager.optim", "eager.utils", "eager.amp",
