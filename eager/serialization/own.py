@@ -123,6 +123,16 @@ class _Writer:
         return record
 
 
+class _PlainWriter(_Writer):
+    def tensor(self, tensor: Tensor) -> dict[str, Any]:
+        raise TypeError("eager.save: a tensor or an array is in a set, or under an unusual key")
+
+
+def encode_plain(value: Any, path: str) -> Any:
+    """`value`, in which there are no tensors, as JSON. TypeError names what does not fit."""
+    return _PlainWriter().encode(value, path)
+
+
 _SEQUENCES: dict[str, Any] = {
     "list": list,
     "tuple": tuple,
@@ -246,6 +256,20 @@ class _Reader:
             read = Loaded.over(_bytes_of(self.archive, _entry(number)))
             self.memory[number] = self.place(read, _text(location))
         return self.memory[number]
+
+
+class _PlainReader(_Reader):
+    def __init__(self) -> None:
+        self.known = []
+
+    def view(self, value: Any, *, host: bool = False) -> Tensor:
+        raise LoadError("a tensor among plain values")
+
+
+def decode_plain(data: Any) -> Any:
+    """Value of which `encode_plain` made `data`. LoadError, or an error of `refusal.DAMAGE`, for
+    anything else."""
+    return _PlainReader().decode(data)
 
 
 _CONTAINERS: dict[str, Callable[[_Reader, Any], Any]] = {

@@ -26,7 +26,7 @@ _CODES: dict[str, DType] = {
     "I64": dt.int64, "I32": dt.int32, "I16": dt.int16, "I8": dt.int8, "U8": dt.uint8,
     "BOOL": dt.bool_, "C64": dt.complex64,
 }  # fmt: skip
-_NAMES = {dtype: code for code, dtype in _CODES.items()}
+NAMES = {dtype: code for code, dtype in _CODES.items()}
 
 
 # ------------------------------------------------------------------------------ tensors -> file
@@ -35,6 +35,13 @@ def write(tensors: Any, metadata: Any, file: BinaryIO) -> None:
 
     TypeError or ValueError, before anything is written, names what the format cannot hold."""
     _check(tensors, metadata)
+    write_unchecked(tensors, metadata, file)
+
+
+def write_unchecked(
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None, file: BinaryIO
+) -> None:
+    """Tensors of dtypes that the format has; those that share memory are written each."""
     order = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))  # so all are aligned
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     end = 0
@@ -42,7 +49,7 @@ def write(tensors: Any, metadata: Any, file: BinaryIO) -> None:
         tensor = tensors[name]
         start, end = end, end + tensor.nbytes
         place = {"shape": list(tensor.shape), "data_offsets": [start, end]}
-        header[name] = {"dtype": _NAMES[tensor.dtype], **place}
+        header[name] = {"dtype": NAMES[tensor.dtype], **place}
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little") + text)
@@ -63,7 +70,7 @@ def _check(tensors: Any, metadata: Any) -> None:
                 f"eager.save: a safetensors file holds strings and tensors, not {name!r} and a "
                 f"{type(tensor).__name__}; save other values in a file of another name (.pt)"
             )
-        if tensor.dtype not in _NAMES or name == "__metadata__":
+        if tensor.dtype not in NAMES or name == "__metadata__":
             raise ValueError(
                 f"eager.save: {name!r} of {tensor.dtype} does not fit into a safetensors file"
             )
@@ -124,7 +131,7 @@ def read(file: BinaryIO) -> dict[str, Tensor]:
         raise LoadError("the metadata are not strings", "__metadata__")
     begin = file.tell()
     data = file.seek(0, 2) - begin
-    places = {name: _extent(name, entry) for name, entry in header.items()}
+    places = {name: extent(name, entry) for name, entry in header.items()}
     expected = 0
     for name, (_, _, start, end) in sorted(places.items(), key=lambda item: item[1][2:]):
         if start != expected or end > data:
@@ -142,7 +149,7 @@ def read(file: BinaryIO) -> dict[str, Tensor]:
     return out
 
 
-def _extent(name: str, entry: Any) -> tuple[DType, list[int], int, int]:
+def extent(name: str, entry: Any) -> tuple[DType, list[int], int, int]:
     """dtype, shape, first byte and end of a tensor."""
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise LoadError("an entry has a dtype, a shape and data_offsets, and no more", name)

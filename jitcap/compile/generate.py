@@ -13,6 +13,7 @@ import codegen
 from codegen import Target, Unsupported
 from codegen.runtime.artifact import Artifact
 from codegen.runtime.pending import Pending
+from codegen.runtime.turns import Turn
 from codegen.targets.cpp.runtime.build import NoCompiler
 from eager.base.config import config
 from jitcap.base.breaks import Break
@@ -55,11 +56,28 @@ def _begun(
     found = None if place is None else place.recall(program)
     if found is not None:
         return Pending.of(found)
-    begun = codegen.begin(program(), target)
     if place is None:
-        return begun.then(lambda artifact: (artifact, None))
-    asked = place.answers()  # by compiling: what comes next may ask more
-    return begun.then(lambda artifact: (artifact, place.remember(artifact, asked)))
+        return codegen.begin(program(), target).then(lambda artifact: (artifact, None))
+    turn = Turn(place.key)  # of several ranks, say, that come to one graph
+    try:
+        if not turn.take():
+            turn.wait()
+        found = place.recall(program)  # made meanwhile
+        if found is not None:
+            turn.release()
+            return Pending.of(found)
+        begun = codegen.begin(program(), target)
+        asked = place.answers()  # by compiling: what comes next may ask more
+    except BaseException:
+        turn.release()
+        raise
+    made = begun.then(lambda artifact: (artifact, place.remember(artifact, asked)))
+
+    def close() -> None:
+        begun.close()
+        turn.release()
+
+    return Pending(made.result, close, waits=made.waits)
 
 
 def or_op_by_op(

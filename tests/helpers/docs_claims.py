@@ -16,6 +16,7 @@ DEVICE = "tests/eager/device/"
 PARTS = " tests/eager/device/test_parts.py::test_"
 SEVERAL = " tests/eager/device/test_several.py::test_"
 RANKS = "tests/eager/distributed/test_distributed.py::test_"
+CHECKPOINT = "tests/eager/distributed/test_checkpoint.py::test_"
 LOOPS = "tests/eager/device/test_loops.py::test_"
 
 CLAIMS = {
@@ -96,6 +97,16 @@ CLAIMS = {
         "A `DeviceMesh` is": RANKS + "groups_and_meshes",
         "**What goes wrong": RANKS + "three_ranks " + RANKS + "a_rank_that_fails_ends_the_job",
         "**Under `@jit`**": RANKS + "three_ranks",
+        "**Checkpoints.**": CHECKPOINT + "three_ranks_and_one",
+        "`state` holds tensors": CHECKPOINT
+        + "three_ranks_and_one "
+        + CHECKPOINT
+        + "hostile_folders "
+        + CHECKPOINT
+        + "the_last_ones_are_kept_and_what_a_killed_save_left_is_removed "
+        + CHECKPOINT
+        + "a_save_that_is_interrupted_changes_nothing",
+        "**Compiling.**": "tests/codegen/runtime/test_turns.py",
         "**What is not there": LIMIT,
     },
     "docs/gpu.md": {

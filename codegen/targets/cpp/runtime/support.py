@@ -28,6 +28,7 @@ from typing import Final
 
 from codegen.runtime import cache, scratch
 from codegen.runtime.pending import Pending
+from codegen.runtime.turns import Turn
 from codegen.targets.cpp.runtime import build
 from eager.base import threads
 from eager.base.compat_warnings import tell
@@ -251,10 +252,48 @@ def build_shared(
     made_by = build.fingerprint(flags)
     files = {**sources, **(libraries or {})}
     key = cache.digest("cpp", made_by, *(text for item in files.items() for text in item))
-    store = cache.default()
-    entry = store.get(key)
+    entry = cache.default().get(key)
     if entry is not None:
         return Pending.of(entry.file("graph.so"))
+    turn = Turn(key)
+
+    def begin() -> Pending[Path]:
+        try:
+            return _begun(key, made_by, sources, flags, libraries or {})
+        except BaseException:
+            turn.release()
+            raise
+
+    opened: list[Pending[Path]] = []
+    if turn.take():
+        opened.append(begin())
+
+    def finish() -> Path:
+        if not opened:  # another process has it
+            turn.wait()
+            made = cache.default().get(key)
+            if made is not None:
+                return made.file("graph.so")
+            opened.append(begin())
+        return opened[0].result()
+
+    def close() -> None:
+        for each in opened:
+            each.close()
+        turn.release()
+
+    return Pending(finish, close)
+
+
+def _begun(
+    key: str,
+    made_by: str,
+    sources: Mapping[str, str],
+    flags: Sequence[str],
+    libraries: Mapping[str, str],
+) -> Pending[Path]:
+    """The shared object, which is compiled from now on and kept under `key`."""
+    files, store = {**sources, **libraries}, cache.default()
     if not sources.keys() & SUPPORT:
         prefetch(
             [
@@ -265,7 +304,7 @@ def build_shared(
                 )
             ]
         )
-    keys = {n: cache.digest("object", made_by, text) for n, text in (libraries or {}).items()}
+    keys = {n: cache.digest("object", made_by, text) for n, text in libraries.items()}
     kept = {name: store.get(k) for name, k in keys.items()}
     with contextlib.ExitStack() as stack:
         folder = scratch.folder("object")

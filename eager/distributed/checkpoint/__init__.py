@@ -1,0 +1,35 @@
+"""`eager.distributed.checkpoint`: the state of a program in several processes, in one folder, under
+PyTorch's names. Each rank writes its part; any number of ranks reads it.
+
+    dcp.save({"model": model, "optimizer": opt, "epoch": epoch}, checkpoint_id="run/step_100")
+    state = {"model": model, "optimizer": opt, "epoch": 0}
+    dcp.load(state, checkpoint_id=dcp.latest("run"))
+
+    saving      a state -> a folder
+    loading     a folder -> the state
+    plan        who writes what
+    states      objects -> leaves, with their places
+    leaves      containers <-> leaves
+    metadata    what is where, as JSON
+    folder      folders that are there whole or not at all
+    streams     random streams
+    together    steps that all ranks take, or none
+
+A folder holds `metadata.json` and at most one safetensors file a rank. Imported when it is named.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from eager.distributed.checkpoint.folder import checkpoints
+from eager.distributed.checkpoint.loading import load as load
+from eager.distributed.checkpoint.saving import save as save
+from eager.distributed.checkpoint.streams import RandomStreams as RandomStreams
+from eager.distributed.checkpoint.together import CheckpointException as CheckpointException
+
+
+def latest(folder: str | os.PathLike[str]) -> Path | None:
+    """The checkpoint in `folder` that was saved last; None where there is none."""
+    return next(reversed(checkpoints(Path(folder))), None)

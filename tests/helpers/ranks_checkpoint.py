@@ -1,0 +1,181 @@
+"""Cases of `distributed.checkpoint`, run by every rank: `mpiexec -n N python ranks_checkpoint.py FOLDER`.
+
+Rank 0 prints the failures as JSON, by case. FOLDER keeps "run/step_3", for another number of ranks.
+"""
+
+import errno
+import json
+import os
+import sys
+import traceback
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import eager
+import eager.distributed as dist
+import eager.distributed.checkpoint as dcp
+from eager import nn
+from eager.amp import GradScaler
+from eager.distributed.checkpoint import saving
+from eager.nn.parallel import DistributedDataParallel
+from eager.utils.data import DistributedSampler
+
+
+class Program:
+    """A training whose next losses depend on everything that it has."""
+
+    def __init__(self, seed=0, wrap=DistributedDataParallel):
+        eager.manual_seed(seed)
+        layers = nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 1)
+        self.model = wrap(nn.Sequential(*layers))
+        self.opt = eager.optim.AdamW(self.model.parameters(), 0.05)
+        self.schedule = eager.optim.lr_scheduler.StepLR(self.opt, 2, 0.5)
+        self.scaler = GradScaler("cpu", init_scale=8.0, growth_interval=2)
+        self.streams, self.done = dcp.RandomStreams(), 0
+
+    def state(self):
+        kept = {name: getattr(self, name) for name in "model opt schedule scaler streams".split()}
+        return {**kept, "done": self.done, "tied": [next(iter(self.model.parameters())).detach()]}
+
+    def train(self, steps, r, n):
+        losses = []
+        for _ in range(steps):
+            rows = [*DistributedSampler(range(64), n, r, seed=self.done)][: 16 // n]
+            x = eager.from_numpy(np.random.default_rng(3).normal(size=(64, 6))).float()[rows]
+            self.opt.zero_grad()
+            loss = (self.model(x) - x.sum(1, keepdim=True)).square().mean()
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.opt)
+            self.scaler.update()
+            self.schedule.step()
+            self.done += 1
+            losses.append(loss.item())
+        return losses
+
+
+def resume_is_bitwise(r, n, at):
+    program = Program()
+    program.train(3, r, n)
+    dcp.save(program.state(), checkpoint_id=at / "run" / "step_3")
+    losses = program.train(3, r, n)
+    other = Program(seed=9)
+    state = other.state()
+    dcp.load(state, checkpoint_id=dcp.latest(at / "run"))
+    other.done = state["done"]
+    assert other.done == 3 and other.train(3, r, n) == losses
+    for a, b in zip(program.model.parameters(), other.model.parameters(), strict=True):
+        assert (a == b).all()
+    files = [*(at / "run" / "step_3").glob("*.safetensors")]
+    assert len(files) == n  # of what all have, each writes a part
+    sizes = [f.stat().st_size for f in files]
+    assert max(sizes) < 0.7 * sum(sizes)
+
+
+def part_of(whole, r, n):
+    """Rows of a tensor, as a sharded module has them."""
+    each = -(-len(whole) // n)
+    part = whole[r * each : (r + 1) * each].clone()
+    offsets = min(r * each, len(whole)), 0
+    part._shard = SimpleNamespace(
+        shape=tuple(whole.shape), offsets=offsets, sizes=tuple(part.shape)
+    )
+    return part
+
+
+def another_number_of_ranks(r, n, at):
+    """Fewer ranks, and one alone, read the parts of all."""
+    whole = eager.arange(3.0 * (2 * n - 1)).reshape(2 * n - 1, 3)
+    given = {"x": part_of(whole, r, n), "empty": eager.zeros(0, 2), "one": part_of(whole[:1], r, n)}
+    dcp.save(given, checkpoint_id=at / "parts")
+    pair = dist.new_group([0, 1])
+    if r < 2:
+        half, one = part_of(whole * 0, r, 2), part_of(whole[:1] * 0, r, 2)
+        dcp.load({"x": half, "one": one}, checkpoint_id=at / "parts", process_group=pair)
+        assert (half == part_of(whole, r, 2)).all() and (one == part_of(whole[:1], r, 2)).all()
+    alone = eager.zeros(2 * n - 1, 3)
+    dcp.load({"x": alone}, checkpoint_id=at / "parts", no_dist=True)
+    assert (alone == whole).all()
+
+
+def a_full_disk(r, n, at):
+    """One rank cannot write: all say so, and the checkpoint is what it was."""
+    program = Program()
+    write = saving.write_file
+
+    def full(path, how):
+        if path.name.endswith("00001.safetensors"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        write(path, how)
+
+    dcp.save(program.state(), checkpoint_id=at / "full")
+    before = {p.name: p.read_bytes() for p in (at / "full").iterdir()}
+    saving.write_file = full
+    program.train(1, r, n)
+    for name in "full", "new":
+        with pytest.raises(dcp.CheckpointException, match="rank 1: OSError: .*No space left"):
+            dcp.save(program.state(), checkpoint_id=at / name)
+    saving.write_file = write
+    dist.barrier()
+    assert before == {p.name: p.read_bytes() for p in (at / "full").iterdir()}
+    assert not (at / "new").exists() and not [*at.glob(".*.part")]
+    dist.barrier()
+    dcp.save(program.state(), checkpoint_id=at / "full")  # in the place of the old one
+    losses, fresh = program.train(2, r, n), Program(seed=5)
+    fresh.done = program.done - 2
+    dcp.load(fresh.state(), checkpoint_id=at / "full")
+    assert fresh.train(2, r, n) == losses
+    assert len([*(at / "full").iterdir()]) == n + 1
+
+
+def what_does_not_fit(r, n, at):
+    for state, said in (
+        ({"x": r}, r"x is 1 on rank 1, and 0 on rank 0"),
+        ({"x": eager.zeros(1 + r)}, r"x has shape \(2,\) on rank 1, and \(1,\) on rank 0"),
+        ({"x": object() if r else 1}, r"rank 1: TypeError: x is a object"),
+    ):
+        with pytest.raises(dcp.CheckpointException, match=said):
+            dcp.save(state, checkpoint_id=at / "none")
+    dcp.save({"x": eager.zeros(2), f"of {r}": r}, checkpoint_id=at / "some")
+    state = {f"of {r}": None, f"of {(r + 1) % n}": None}
+    dcp.load(state, checkpoint_id=at / "some")
+    assert [*state.values()] == [r, (r + 1) % n]
+    with pytest.raises(dcp.CheckpointException, match=r"metadata.json, x: it has the shape \[2\]"):
+        dcp.load({"x": eager.zeros(2 + r)}, checkpoint_id=at / "some")
+    with pytest.raises(dcp.CheckpointException, match="rank 1: .*there is no 'y' in it"):
+        dcp.load({"y" if r else "x": eager.zeros(2)}, checkpoint_id=at / "some")
+    with pytest.warns(UserWarning, match="'x' differ") if r == 0 else pytest.MonkeyPatch.context():
+        dcp.save({"x": eager.full((2,), float(r))}, checkpoint_id=at / "some")
+    first = eager.ones(2)
+    dcp.load({"x": first}, checkpoint_id=at / "some")
+    assert not first.any()
+
+
+CASES = resume_is_bitwise, another_number_of_ranks, a_full_disk, what_does_not_fit
+
+
+def main():
+    at = Path(sys.argv[1])
+    dist.init_process_group("mpi", timeout=timedelta(seconds=20))
+    r, n = dist.get_rank(), dist.get_world_size()
+    failures = {}
+    for each in CASES:
+        error = ""
+        try:
+            each(r, n, at)
+        except BaseException:
+            error = traceback.format_exc()
+        said = [None] * n
+        dist.all_gather_object(said, error)
+        if any(said):
+            failures[each.__name__] = said
+            break
+    if r == 0:
+        print(json.dumps(failures))
+
+
+if __name__ == "__main__":
+    main()
