@@ -10,7 +10,6 @@ import sys
 import traceback
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,27 +74,27 @@ def resume_is_bitwise(r, n, at):
     assert max(sizes) < 0.7 * sum(sizes)
 
 
-def part_of(whole, r, n):
+def part_of(whole, group):
     """Rows of a tensor, as a sharded module has them."""
-    each = -(-len(whole) // n)
-    part = whole[r * each : (r + 1) * each].clone()
-    offsets = min(r * each, len(whole)), 0
-    part._shard = SimpleNamespace(
-        shape=tuple(whole.shape), offsets=offsets, sizes=tuple(part.shape)
-    )
-    return part
+    shard = shards.own_shard(tuple(whole.shape), group)
+    return shards.marked(shards.part_of(whole, shard).clone(), shard)
 
 
 def another_number_of_ranks(r, n, at):
     """Fewer ranks, and one alone, read the parts of all."""
     whole = eager.arange(3.0 * (2 * n - 1)).reshape(2 * n - 1, 3)
-    given = {"x": part_of(whole, r, n), "empty": eager.zeros(0, 2), "one": part_of(whole[:1], r, n)}
+    world = dist.group.WORLD
+    given = {
+        "x": part_of(whole, world),
+        "empty": eager.zeros(0, 2),
+        "one": part_of(whole[:1], world),
+    }
     dcp.save(given, checkpoint_id=at / "parts")
     pair = dist.new_group([0, 1])
     if r < 2:
-        half, one = part_of(whole * 0, r, 2), part_of(whole[:1] * 0, r, 2)
+        half, one = part_of(whole * 0, pair), part_of(whole[:1] * 0, pair)
         dcp.load({"x": half, "one": one}, checkpoint_id=at / "parts", process_group=pair)
-        assert (half == part_of(whole, r, 2)).all() and (one == part_of(whole[:1], r, 2)).all()
+        assert (half == part_of(whole, pair)).all() and (one == part_of(whole[:1], pair)).all()
     alone = eager.zeros(2 * n - 1, 3)
     dcp.load({"x": alone}, checkpoint_id=at / "parts", no_dist=True)
     assert (alone == whole).all()

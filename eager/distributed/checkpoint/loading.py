@@ -25,8 +25,9 @@ from eager.distributed.checkpoint.metadata import (
     read_metadata,
 )
 from eager.distributed.checkpoint.plan import told
-from eager.distributed.checkpoint.states import Shard, shard_of, unwrapped, where_in
+from eager.distributed.checkpoint.states import unwrapped, where_in
 from eager.distributed.checkpoint.together import CheckpointException, group_for, together
+from eager.distributed.shards import Shard, shard_of
 from eager.serialization import safetensors
 from eager.serialization.own import decode_plain
 from eager.serialization.refusal import DAMAGE, LoadError

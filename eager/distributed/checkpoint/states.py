@@ -14,15 +14,10 @@ from eager.base.dataclass import dataclass
 from eager.core.tensor import Tensor
 from eager.distributed.checkpoint.leaves import Path, flatten, is_stateful
 from eager.distributed.data_parallel import DistributedDataParallel
+from eager.distributed.shards import Shard, shard_of
 from eager.optim import Optimizer
 
-Shard = Any  # `shape` of the whole; `offsets` and `sizes` of this rank's part
 Where = Callable[[Path, tuple[int, ...]], Shard | None]  # path and shape of the whole: the part
-
-
-def shard_of(tensor: Tensor) -> Shard | None:
-    """The place of a tensor of which other ranks have the rest."""
-    return getattr(tensor, "_shard", None)
 
 
 def unwrapped(target: Any) -> Any:
