@@ -19,6 +19,7 @@ import eager.distributed as dist
 import eager.distributed.checkpoint as dcp
 from eager import nn
 from eager.amp import GradScaler
+from eager.distributed import shards
 from eager.distributed.checkpoint import saving
 from eager.nn.parallel import DistributedDataParallel
 from eager.utils.data import DistributedSampler
