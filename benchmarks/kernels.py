@@ -43,7 +43,7 @@ def _march() -> str:
     """What the C++ compiler takes the instruction set for; g++ tells."""
     try:
         flags = (f for f in (*build.FLAGS, *support.isa_flags(config.isa)) if "-march" in f)
-        asked = [*build.compiler().command, *flags, "-Q", "--help=target"]
+        asked = [*build.compiler(), *flags, "-Q", "--help=target"]
         told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     except (build.NoCompiler, OSError, subprocess.CalledProcessError):
         return "the compiler does not tell"

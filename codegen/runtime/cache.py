@@ -128,6 +128,10 @@ class Cache:
             for path in list(_entries(root)):
                 _discard(path, root)
 
+    def is_writable(self) -> bool:
+        """True if entries can be added where they were asked for."""
+        return os.access(self.roots[-1], os.W_OK)
+
     def size(self) -> int:
         """Bytes taken by the entries, all roots together."""
         return sum(_size(path) for root in self.roots for path in _entries(root))

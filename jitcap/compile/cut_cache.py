@@ -8,12 +8,10 @@ owner, mode and checksum as native code is. Reading it runs nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from codegen import Target
 from codegen.runtime import cache
-from codegen.targets.cpp.runtime import build
 from codegen.targets.triton.runtime.program import TritonProgram
 from codegen.targets.triton.runtime.resident_data import from_data, texts, to_data
 from jitcap.compile import graph_cache as graphs
@@ -41,11 +39,8 @@ class Kept(NamedTuple):
 
 def place_of(graph: Graph, layout: Sequence[Any], target: Target) -> graphs.Place:
     """The place of a compiled graph on disk. `layout`: the inputs' strides and the writes."""
-    machine = "no compiler"
-    with suppress(build.NoCompiler):
-        machine = build.fingerprint()
     rest = ("placed", target, layout, graphs.known(graph))
-    return graphs.place(graphs.digest_of(graph, rest, machine), graph, target)
+    return graphs.place(graphs.digest_of(graph, rest), graph, target)
 
 
 def remember(key: str, kept: Kept) -> bool:

@@ -1,7 +1,7 @@
 """Beside the pipeline: a graph compiled before, by any process. Graph -> Artifact from disk.
 
 The key is the printed graph (lines included: errors name them), the strides and writes, the target,
-the compiler, and the files of the packages that generate code. What is kept is data (JSON and the
+the processor, and the sources of the packages that generate code. What is kept is data (JSON and the
 shared object); the texts of the stages are made again when somebody asks for them.
 
 Of a graph whose sizes are symbols the key has what was known of them, too, since compiling relies
@@ -59,43 +59,71 @@ T = TypeVar("T")
 
 @functools.cache
 def package_build() -> str:
-    """Changes with every change of our own code."""
-    for place in (ROOT, *ROOT.parents):
-        if place.is_file():  # the packages lie in a zip file
-            found = place.stat()
-            return cache.digest(f"{place} {found.st_size} {found.st_mtime_ns}")
-    rows: list[str] = []
+    """A digest of our own code: equal for equal sources, wherever and whenever they were installed.
+    It is read once for an install, and kept under the places, sizes and times of its files."""
+    place = next((place for place in (ROOT, *ROOT.parents) if place.is_file()), None)
+    files = _sources() if place is None else [(place, os.stat(place))]
+    rows = sorted(f"{path} {found.st_size} {found.st_mtime_ns}" for path, found in files)
+    key, store = cache.digest("package", *rows), cache.default()
+    entry = store.get(key)
+    if entry is not None and type(entry.data.get("build")) is str:
+        return entry.data["build"]
+    build = cache.digest(*(_zipped(place) if place else _contents(path for path, _ in files)))
+    if store.is_writable():
+        with suppress(OSError):
+            store.put(key, {"build": build}, {})
+    return build
+
+
+def _sources() -> list[tuple[str, os.stat_result]]:
+    """The Python files of our packages."""
+    files = []
     folders = [f"{ROOT}/{package}" for package in PACKAGES]
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
                 if entry.name.endswith(".py"):
-                    found = entry.stat()
-                    rows.append(f"{entry.path} {found.st_size} {found.st_mtime_ns}")
+                    files.append((entry.path, entry.stat()))
                 elif "." not in entry.name and entry.is_dir() and entry.name != "__pycache__":
                     folders.append(entry.path)
-    return cache.digest(*sorted(rows))
+    return files
+
+
+def _contents(paths: Iterable[str]) -> Iterator[str | bytes]:
+    """Name within the packages and bytes of each file, in order."""
+    for path in sorted(paths):
+        yield path[len(str(ROOT)) + 1 :]
+        yield Path(path).read_bytes()
+
+
+def _zipped(place: Path) -> Iterator[str | bytes]:
+    """As `_contents`, of packages in a zip file."""
+    from zipfile import ZipFile  # slow to import
+
+    prefix = f"{ROOT.relative_to(place).as_posix()}/".removeprefix("./")
+    with ZipFile(place) as archive:
+        for name in sorted(archive.namelist()):
+            inner = name.removeprefix(prefix)
+            if inner.endswith((".py", ".pyc")) and inner.startswith(tuple(f"{p}/" for p in PACKAGES)):
+                yield inner
+                yield archive.read(name)
 
 
 def key_of(graph: Graph, layout: Sequence[Any], target: Target) -> str | None:
-    """The name of a compiled graph on disk; None where nothing is kept (no compiler, another
-    backend). `layout`: the inputs' strides and the writes."""
+    """The name of a compiled graph on disk; None where nothing is kept (another backend).
+    `layout`: the inputs' strides and the writes."""
     if target.backend != "cpp":
         return None
-    try:
-        machine = build.fingerprint()
-    except build.NoCompiler:
-        return None
-    return digest_of(graph, (target, threads.room(), layout, known(graph)), machine)
+    return digest_of(graph, (target, threads.room(), layout, known(graph)))
 
 
-def digest_of(graph: Graph, rest: Sequence[Any], machine: str) -> str:
-    """A name for a graph on a machine, with the rest of what is compiled."""
+def digest_of(graph: Graph, rest: Sequence[Any]) -> str:
+    """A name for a graph on this machine, with the rest of what is compiled."""
     nodes = [*everywhere(graph)]
     files = [n.where.file for n in nodes]  # errors name the line, the print the last part
     devices = [a.device for n in nodes for a in n.avals]
     parts = map(repr, (*rest, _runs(files), _runs(devices)))
-    return cache.digest("graph", package_build(), machine, *parts, show(graph))
+    return cache.digest("graph", package_build(), build.fingerprint(), *parts, show(graph))
 
 
 def known(graph: Graph) -> list[Any]:

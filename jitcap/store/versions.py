@@ -78,16 +78,13 @@ def keys_of(
     looking = config.check or config.dump or config.debug >= 3
     if looking or options.verify or options.check_nans:
         return None
-    machine = "no compiler"
-    with suppress(build.NoCompiler):
-        machine = build.fingerprint()
     try:
         text = fingerprint(fn if type(fn) in (FunctionType, MethodType) else type(fn))
     except Unkept:
         return None
     flags = (config.backend, config.isa, threads.room(), config.recompute)
     state = (Modes.now(), default_dtype[0])
-    versions = (sys.version, np.__version__, graphs.package_build(), machine)
+    versions = (sys.version, np.__version__, graphs.package_build(), build.fingerprint())
     common = (text, *map(repr, (versions, flags, options, state)))
     exact = cache.digest("version", *common, repr((sorted(varying), _call(args, kwargs, _look))))
     general = _call(args, kwargs, _glance)

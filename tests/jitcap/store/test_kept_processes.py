@@ -1,11 +1,16 @@
 """A second process starts from what the first compiled."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import codegen
+import eager
+import jitcap
 from eager.base import threads
 
 pytestmark = pytest.mark.once
@@ -89,3 +94,42 @@ def test_a_team_is_as_large_as_the_process_that_runs_it_says(tmp_path):
     helpers = [[int(row.split(";")[1]) for row in rows] for rows in (first, second)]
     assert [helpers[0][0], helpers[1][0]] == [0, 1]
     assert helpers[0][2] == min(9, threads.processors()) - 1, "as scratch memory allows"
+
+
+TRAINING = """
+import eager, jitcap
+from eager import nn
+
+model = nn.Sequential(nn.Linear(48, 64), nn.GELU(), nn.Linear(64, 10))
+optimizer = eager.optim.AdamW(model.parameters())
+
+@jitcap.jit
+def step(x, y):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+x, y = eager.ones(32, 48), eager.arange(32) % 10
+for _ in range(3):
+    loss = step(x, y)
+(made,) = step._entries.compiled.values()
+recalled = made.graph is None
+print(eager.__file__, recalled, step.stats.fallbacks, len(step.stats.refusals), float(loss))
+"""
+
+
+def test_a_second_install_without_a_compiler(tmp_path):
+    """What one installation compiled serves another one elsewhere, with files of other times, on a
+    machine that has no compiler; nothing runs op by op."""
+    (filled,) = run(tmp_path, TRAINING)
+    other = tmp_path / "other"
+    for package in (eager, codegen, jitcap):
+        folder = Path(package.__file__).parent
+        shutil.copytree(folder, other / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+        os.utime(other / folder.name / "__init__.py", (0, 0))
+    (served,) = run(tmp_path, TRAINING, PYTHONPATH=str(other), PATH="/nowhere")
+    assert served.startswith(str(other))
+    assert served.split()[1:] == ["True", "0", "0", filled.split()[-1]]
+    assert filled.split()[1] == "False"

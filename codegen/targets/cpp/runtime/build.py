@@ -30,7 +30,6 @@ from typing import Any, Final
 
 from codegen.runtime import scratch
 from codegen.runtime.pending import Pending
-from eager.base.dataclass import dataclass
 
 HEADERS: Final = Path(__file__).resolve().parent.parent / "headers"
 FLAGS: Final = (
@@ -52,33 +51,18 @@ class CompileError(RuntimeError):
     """The compiler refused, crashed or ran into the deadline. Its output is in the message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compiler:
-    """A C++ driver: the command, and a text that changes whenever the program does."""
-
-    command: tuple[str, ...]
-    identity: str
-
-
-def compiler() -> Compiler:
-    """The C++ compiler in use. Raises NoCompiler, naming what was looked for.
-
-    The identity is path, size and modification time: asking for the version would cost a process
-    in every warm start.
-    """
+def compiler() -> tuple[str, ...]:
+    """The command of the C++ compiler in use. Raises NoCompiler, naming what was looked for."""
     return _compiler(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
 
 
 @functools.lru_cache(maxsize=8)
-def _compiler(cxx: str, path: str) -> Compiler:
+def _compiler(cxx: str, path: str) -> tuple[str, ...]:
     candidates = [shlex.split(cxx)] if cxx.strip() else [["c++"], ["g++"], ["clang++"]]
     for command in candidates:
         found = shutil.which(command[0], path=path)
         if found:
-            program = Path(found).resolve()
-            stat = program.stat()
-            identity = f"{program} {stat.st_size} {stat.st_mtime_ns} {command[1:]}"
-            return Compiler((found, *command[1:]), identity)
+            return (found, *command[1:])
     names = ", ".join(command[0] for command in candidates)
     raise NoCompiler(
         f"no C++ compiler found (looked for {names}); compiled code needs one: install g++ or "
@@ -123,8 +107,10 @@ def headers() -> list[Any]:
 
 
 def fingerprint(flags: Sequence[str] = ()) -> str:
-    """Everything but the source that decides the binary. Raises NoCompiler."""
-    return "\n".join([compiler().identity, isa(), headers_digest(), *FLAGS, *LIBRARIES, *flags])
+    """Everything but the source that decides what a binary does, and $CXX: a part of every name in
+    the cache. A compiler that is found on the path is none: a binary serves machines without it."""
+    chosen = os.environ.get("CXX", "")
+    return "\n".join([chosen, isa(), headers_digest(), *FLAGS, *LIBRARIES, *flags])
 
 
 def compile_shared(
@@ -141,8 +127,7 @@ def compile_shared(
     where the object of a source is, or is to be left if there is none. Raises NoCompiler; waiting
     raises CompileError (with the compiler's messages and the path of the kept source).
     """
-    driver = compiler()
-    base = (*driver.command, *FLAGS, *flags, f"-I{HEADERS if HEADERS.is_dir() else '.'}")
+    base = (*compiler(), *FLAGS, *flags, f"-I{HEADERS if HEADERS.is_dir() else '.'}")
     made = _Compilation(base, time.monotonic() + deadline)
     try:
         made.begin(sources, out, dict(objects or {}))

@@ -163,19 +163,17 @@ def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
         with _begin_lock:
             if _ended.is_set():
                 return
-            built = build_shared(sources, isa_flags(config.isa))
+            try:
+                built = build_shared(sources, isa_flags(config.isa))
+            except build.NoCompiler as error:  # a graph came from the cache without it
+                _lacks(name, error)
+                return
             _compiling.append(built)
         try:
             library = ctypes.PyDLL(str(built.result()))
         except (build.CompileError, OSError) as error:
-            if _ended.is_set():
-                return
-            _unavailable.add(name)
-            tell(
-                f"the support code {name} cannot be used on this system; compiled code runs "
-                f"slower. {error}",
-                UserWarning,
-            )
+            if not _ended.is_set():
+                _lacks(name, error)
             return
         finally:
             _compiling.remove(built)
@@ -184,6 +182,15 @@ def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
         for field, symbol in fields.items():
             setattr(api(), field, address_of(library, symbol))
         _keep.append(library)
+
+
+def _lacks(name: str, error: Exception) -> None:
+    _unavailable.add(name)
+    tell(
+        f"the support code {name} cannot be used on this system; compiled code runs slower. "
+        f"{error}",
+        UserWarning,
+    )
 
 
 _unavailable: Final[set[str]] = set()
@@ -247,7 +254,8 @@ def build_shared(
     """The shared object of `sources` and `libraries` (file name -> C++ text), found in the cache,
     or compiled from now on. Objects of the libraries are kept, for other programs that have them.
 
-    Raises build.NoCompiler; waiting raises build.CompileError, and OSError if it cannot be kept.
+    Raises build.NoCompiler where it is to be compiled; waiting raises build.CompileError, and
+    OSError if it cannot be kept.
     """
     made_by = build.fingerprint(flags)
     files = {**sources, **(libraries or {})}
