@@ -37,7 +37,7 @@ from jitcap.pipeline import compile_call, everything
 from jitcap.verify.bisect import readable
 
 STANCES: Final = ("default", "eager", "fail_on_split", "fail_on_recompile")
-_all: weakref.WeakSet[Jitted] = weakref.WeakSet()
+_all: weakref.WeakSet[Jitted] | set[Jitted] = weakref.WeakSet()
 
 
 @passed_over
@@ -85,6 +85,17 @@ class Jitted:
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
+
+    def is_compiled(self) -> bool:
+        """True if there is a compiled version, or a part of one."""
+        return bool(self._entries.compiled)
+
+    def explanation(self) -> Explanation:
+        """All stages of what calls have compiled so far, and where it is split or runs plainly.
+        What came from disk has no graph."""
+        entries = self._entries
+        reasons = (*entries.splits, *entries.plain)
+        return _shown(self.original, list(entries.compiled.values()), reasons)
 
     def reset(self) -> None:
         """Forget what was compiled, and the counts."""
@@ -189,10 +200,9 @@ def explain(
         except Break as refusal:
             if fullgraph:
                 raise everything(refusal.record(), inner, args, kwargs) from None
-        entries = Entries(inner, options)
-        entries.miss(args, kwargs, STANCE.get())
-        reasons = (*entries.splits, *entries.plain)
-        return _shown(inner, list(entries.compiled.values()), reasons)
+        jitted = Jitted(inner, options)
+        jitted._entries.miss(args, kwargs, STANCE.get())
+        return jitted.explanation()
 
     return explained
 
@@ -222,6 +232,13 @@ def stance(name: str) -> Iterator[None]:
         yield
     finally:
         STANCE.reset(token)
+
+
+def keep_all() -> set[Jitted]:
+    """Keep every jitted function from now on, those too that the program drops: the set of them."""
+    global _all
+    _all = kept = {*_all}
+    return kept
 
 
 def reset() -> None:

@@ -15,6 +15,7 @@ import pytest
 import codegen
 import eager
 import jitcap
+from jitcap.commands import settings
 from jitcap.verify import tolerance
 from tests.test_golden import normalise
 
@@ -300,5 +301,7 @@ def test_every_setting_is_documented():
         for path in Path(package.__file__).parent.rglob("*.py"):
             read |= {*re.findall(r"environ(?:\.get\(|\[)\"(\w+)\"", path.read_text())}
     assert read - {"PATH"} == defaults.keys() & {*read, *re.findall(r"`([A-Z_]{3,})`", page)}
+    assert settings.markdown(settings.flags()) in page
+    assert settings.markdown(settings.variables()) in page
     limit = codegen.runtime.cache.LIMIT_BYTES >> 30
     assert f"({limit} GiB" in page

@@ -63,6 +63,16 @@ class Entry:
         return self.path / name
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An entry as a person sees it: its bytes, the time of its last use, and what it holds."""
+
+    key: str
+    size: int
+    used: float
+    kind: str
+
+
 def digest(*parts: str | bytes) -> str:
     """The key of an entry made from `parts`: SHA-256 over length-prefixed parts, in hex."""
     raw = [part.encode() if isinstance(part, str) else part for part in parts]
@@ -136,14 +146,24 @@ class Cache:
         """Bytes taken by the entries, all roots together."""
         return sum(_size(path) for root in self.roots for path in _entries(root))
 
-    def evict(self) -> None:
-        """Remove least recently used entries until the size is within the limit, and leftovers."""
+    def rows(self) -> list[Row]:
+        """All entries, in no order."""
+        return [
+            Row(path.name, _size(path), _last_use(path), _kind(path))
+            for root in self.roots
+            for path in _entries(root)
+        ]
+
+    def evict(self, limit_bytes: int | None = None, used_before: float = 0.0) -> None:
+        """Remove entries that were last used before a time, then the least recently used until the
+        size is within the limit; and leftovers."""
+        limit = self.limit_bytes if limit_bytes is None else limit_bytes
         for root in self.roots:
             _sweep(root)
             sized = [(_last_use(path), _size(path), path) for path in _entries(root)]
             total = sum(size for _, size, _ in sized)
-            for _, size, path in sorted(sized, key=lambda item: item[0]):
-                if total <= self.limit_bytes:
+            for used, size, path in sorted(sized, key=lambda item: item[0]):
+                if total <= limit and used >= used_before:
                     break
                 _discard(path, root)
                 total -= size
@@ -342,6 +362,14 @@ def _size(path: Path) -> int:
         except OSError:
             continue
     return total
+
+
+def _kind(path: Path) -> str:
+    """What an entry holds, by its files."""
+    names = {file.name for file in _listed(path)}
+    kinds = {"graph.so": "code", "library.o": "object", "start": "version", "kernels.py": "kernels"}
+    found = next((kind for name, kind in kinds.items() if name in names), "")
+    return found or ("code" if names - {MANIFEST} else "notes")
 
 
 def _last_use(path: Path) -> float:

@@ -72,20 +72,25 @@ FLAGS: Final[dict[str, Flag]] = {
         Flag("debug", "JITCAP_DEBUG", 0, "how much is printed about each compile, 0 to 6", most=6),
         Flag("dump", "JITCAP_DUMP", "", "a directory: each stage is written there as a file"),
         Flag("check", "CHECK", False, "verify the program between stages"),
-        Flag("strict", "JITCAP_STRICT", False, "a fault of the compiler raises; else eager runs"),
+        Flag(
+            "strict",
+            "JITCAP_STRICT",
+            False,
+            "a fault of the compiler raises; else the function runs eagerly, and says so",
+        ),
         Flag(
             "traceback",
             "JITCAP_TRACEBACK",
             "short",
-            "full: errors show our own frames, too; short: they end at the user's line",
+            "full: an error shows the library's frames, too; short: it ends at the user's line",
             ("short", "full"),
         ),
-        Flag("backend", "JITCAP_BACKEND", "", "cpp, triton, python or eager for every @jit"),
+        Flag("backend", "JITCAP_BACKEND", "", "cpp, triton, python or eager for every `@jit`"),
         Flag(
             "isa",
             "JITCAP_ISA",
             "native",
-            "which instructions compiled code for the CPU has",
+            "instructions of compiled code for the CPU: native, avx512, avx2 or baseline",
             ("native", "avx512", "avx2", "baseline"),
         ),
         Flag(
@@ -109,12 +114,14 @@ FLAGS: Final[dict[str, Flag]] = {
             "compiled versions kept per function and guard set",
             least=1,
         ),
-        Flag("recompute", "JITCAP_RECOMPUTE", True, "backward may recompute what is cheap"),
+        Flag(
+            "recompute", "JITCAP_RECOMPUTE", True, "the backward pass may recompute what is cheap"
+        ),
         Flag(
             "tolerance",
             "JITCAP_TOLERANCE",
             16.0,
-            "roundings by which verify=True lets floats differ",
+            "roundings by which `verify=True` lets floats differ",
         ),
     )
 }
@@ -193,13 +200,32 @@ def _flag(name: str) -> Flag:
     return FLAGS[name]
 
 
-OTHERS: Final = ("JITCAP_CACHE_DIR",)  # variables that are no flags
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of the environment that is no flag: its default as text, and what it does."""
+
+    env: str
+    default: str
+    what: str
+
+
+VARIABLES: Final = (
+    Variable("JITCAP_CACHE_DIR", "~/.cache/jitcap", "where compiled code is kept"),
+    Variable("XDG_CACHE_HOME", "~/.cache", "where that folder lies, and the one of `eager.hub`"),
+    Variable("CXX", "", "the C++ compiler; else the first of `c++`, `g++` and `clang++` found"),
+    Variable(
+        "OMP_NUM_THREADS",
+        "",
+        "threads, where `JITCAP_THREADS` says nothing; NumPy's matrix products obey it, too",
+    ),
+)
 _OF_TESTS: Final = ("JITCAP_TEST_", "JITCAP_FUZZ_")
 
 
 def unknown_variables() -> Iterator[str]:
     """Messages about variables that look like settings, and are none: most are misspelled."""
-    known = [*(flag.env for flag in FLAGS.values()), *OTHERS]
+    ours = [each.env for each in VARIABLES if each.env.startswith("JITCAP_")]
+    known = [*(flag.env for flag in FLAGS.values()), *ours]
     words = {name.removeprefix("JITCAP_"): name for name in known}
     for name in os.environ:
         if name.startswith("JITCAP_") and name not in known and not name.startswith(_OF_TESTS):

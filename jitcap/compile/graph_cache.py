@@ -1,8 +1,8 @@
 """Beside the pipeline: a graph compiled before, by any process. Graph -> Artifact from disk.
 
 The key is the printed graph (lines included: errors name them), the strides and writes, the target,
-the processor, and the sources of the packages that generate code. What is kept is data (JSON and the
-shared object); the texts of the stages are made again when somebody asks for them.
+the processor, and the sources of the packages that generate code. What is kept is data (JSON and
+the shared object); the texts of the stages are made again when somebody asks for them.
 
 Of a graph whose sizes are symbols the key has what was known of them, too, since compiling relies
 on it, and about how large they are, by which it reckons. What compiling asked about sizes is
@@ -62,7 +62,7 @@ def package_build() -> str:
     """A digest of our own code: equal for equal sources, wherever and whenever they were installed.
     It is read once for an install, and kept under the places, sizes and times of its files."""
     place = next((place for place in (ROOT, *ROOT.parents) if place.is_file()), None)
-    files = _sources() if place is None else [(place, os.stat(place))]
+    files = _sources() if place is None else [(str(place), place.stat())]
     rows = sorted(f"{path} {found.st_size} {found.st_mtime_ns}" for path, found in files)
     key, store = cache.digest("package", *rows), cache.default()
     entry = store.get(key)
@@ -104,7 +104,9 @@ def _zipped(place: Path) -> Iterator[str | bytes]:
     with ZipFile(place) as archive:
         for name in sorted(archive.namelist()):
             inner = name.removeprefix(prefix)
-            if inner.endswith((".py", ".pyc")) and inner.startswith(tuple(f"{p}/" for p in PACKAGES)):
+            if inner.endswith((".py", ".pyc")) and inner.startswith(
+                tuple(f"{p}/" for p in PACKAGES)
+            ):
                 yield inner
                 yield archive.read(name)
 

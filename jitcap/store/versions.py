@@ -76,7 +76,7 @@ def keys_of(
     """Keys of the versions for calls like this one. None if nothing tells the function, or while
     somebody reads the stages of compiles or checks them."""
     looking = config.check or config.dump or config.debug >= 3
-    if looking or options.verify or options.check_nans:
+    if looking or options.verify or options.check_nans or not _takes_kept[0]:
         return None
     try:
         text = fingerprint(fn if type(fn) in (FunctionType, MethodType) else type(fn))
@@ -89,6 +89,14 @@ def keys_of(
     exact = cache.digest("version", *common, repr((sorted(varying), _call(args, kwargs, _look))))
     general = _call(args, kwargs, _glance)
     return Keys(exact, "" if any_static() else cache.digest("sizes", *common, repr(general)))
+
+
+_takes_kept: Final = [True]
+
+
+def take_kept(flag: bool) -> None:
+    """Set if versions of earlier processes are looked for, and kept for later ones, from now on."""
+    _takes_kept[0] = flag
 
 
 def _call(args: tuple[Any, ...], kwargs: dict[str, Any], look: Callable[[Any], Any]) -> list[Any]:

@@ -17,6 +17,8 @@ PARTS = " tests/eager/device/test_parts.py::test_"
 SEVERAL = " tests/eager/device/test_several.py::test_"
 RANKS = "tests/eager/distributed/test_distributed.py::test_"
 CHECKPOINT = "tests/eager/distributed/test_checkpoint.py::test_"
+COMMANDS = "tests/jitcap/test_commands.py::"
+KEPT = "tests/jitcap/store/test_kept_processes.py::"
 LOOPS = "tests/eager/device/test_loops.py::test_"
 
 CLAIMS = {
@@ -41,6 +43,7 @@ CLAIMS = {
     "docs/index.md": {
         "* [tour.md]": LINKS,
         "* [debugging.md]": LINKS,
+        "* [commands.md]": LINKS,
         "* [shapes.md]": LINKS,
         "* [control_flow.md]": LINKS,
         "* [distributed.md]": LINKS,
@@ -84,6 +87,20 @@ CLAIMS = {
         "`x.__array_namespace__()`": "tests/eager/array_api/test_array_api.py "
         + SELF
         + "test_the_programs_of_the_pages_run",
+    },
+    "docs/commands.md": {
+        "`python -m jitcap doctor`": COMMANDS
+        + "test_the_doctor_finds_this_machine_well "
+        + COMMANDS
+        + "test_the_doctor_says_how_to_mend",
+        "`python -m jitcap settings`": COMMANDS + "test_settings_are_one_table",
+        "`python -m jitcap explain": COMMANDS + "test_explain_runs_a_program",
+        "`python -m jitcap cache list`": COMMANDS
+        + "test_the_cache "
+        + COMMANDS
+        + "test_warm_says_what_it_added",
+        "A cache that is filled serves": KEPT + "test_a_second_install_without_a_compiler",
+        "After a new compiler": COMMANDS + "test_the_cache",
     },
     "docs/distributed.md": {
         "`eager.distributed` has": SELF + "test_the_extras_exist",

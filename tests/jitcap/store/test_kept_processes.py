@@ -129,7 +129,12 @@ def test_a_second_install_without_a_compiler(tmp_path):
         folder = Path(package.__file__).parent
         shutil.copytree(folder, other / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
         os.utime(other / folder.name / "__init__.py", (0, 0))
+    folders = [tmp_path / "cache", *(p for p in (tmp_path / "cache").rglob("*") if p.is_dir())]
+    for folder in folders:  # it may lie on a disk that is read-only
+        folder.chmod(0o500)
     (served,) = run(tmp_path, TRAINING, PYTHONPATH=str(other), PATH="/nowhere")
+    for folder in folders:
+        folder.chmod(0o700)
     assert served.startswith(str(other))
     assert served.split()[1:] == ["True", "0", "0", filled.split()[-1]]
     assert filled.split()[1] == "False"
