@@ -365,7 +365,7 @@ def _size(path: Path) -> int:
 
 
 def _kind(path: Path) -> str:
-    """What an entry holds, by its files."""
+    """Kind of an entry, by its files."""
     names = {file.name for file in _listed(path)}
     kinds = {"graph.so": "code", "library.o": "object", "start": "version", "kernels.py": "kernels"}
     found = next((kind for name, kind in kinds.items() if name in names), "")

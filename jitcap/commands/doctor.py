@@ -45,7 +45,7 @@ print(name().decode())
 
 
 class Line(NamedTuple):
-    """What was found of one part, and how to mend it where `state` is not WELL."""
+    """Finding about one part, and how to mend it where `state` is not WELL."""
 
     part: str
     state: str

@@ -97,7 +97,7 @@ def _contents(paths: Iterable[str]) -> Iterator[str | bytes]:
 
 
 def _zipped(place: Path) -> Iterator[str | bytes]:
-    """As `_contents`, of packages in a zip file."""
+    """Names and bytes of the files of packages in a zip file."""
     from zipfile import ZipFile  # slow to import
 
     prefix = f"{ROOT.relative_to(place).as_posix()}/".removeprefix("./")
