@@ -20,6 +20,8 @@ from codegen.ir.schema import Access, Buffer, Fused, Kernel, Library
 from codegen.ir.sizes import hint, is_contiguous, same
 
 IN_PLACE: Final = ("start_all_reduce", "start_broadcast")  # may write the result over the operand
+SLACK: Final = 1 << 16  # bytes, by which the peak may grow: messages of a few numbers
+TRIES: Final = 4  # places between, for a start that cannot be as early as its operand is there
 Key: TypeAlias = tuple[int, int]  # a position of today, and what stands behind it: 0 itself
 Keys: TypeAlias = dict[int, Key]
 
@@ -56,10 +58,11 @@ class _Order:
         waits = [i for i, item in enumerate(self.items) if _half(item) == "wait"]
         for before, start in zip([None, *starts], starts, strict=False):
             own = self.feeders(start)
-            least = [] if before is None else [self.keys[before][0]]
-            # As early as can be, or when the result of the one before is there.
-            waited = [self.keys[w][0] for w in waits if w < start][-1:]
-            self.take_first(self.moves([*own, start], floor) for floor in (least, waited))
+            least = -1 if before is None else self.keys[before][0]
+            # As early as can be, or when the result of the one before is there, or between.
+            waited = max((self.keys[w][0] for w in waits if w < start), default=-1)
+            between = (start - (start - waited >> k) for k in range(1, TRIES))
+            self.take_first(self.moves([*own, start], at) for at in (least, waited, *between))
         for wait, later in zip(reversed(waits), [None, *reversed(waits)], strict=False):
             self.take_first([self.down(wait, wait if later is None else later)])
         return self.order()
@@ -69,7 +72,7 @@ class _Order:
         for change in ways:
             kept = {i: self.keys[i] for i in change}
             self.keys.update(change)
-            if not change or self.lives.peak(self.order()) <= self.peak:
+            if not change or self.lives.peak(self.order()) <= self.peak + SLACK:
                 return
             self.keys.update(kept)
 
@@ -91,13 +94,13 @@ class _Order:
         alone = all(r in those or _half(self.items[r]) == "wait" for r in readers)
         return isinstance(self.items[at], Kernel) and bool(readers) and alone
 
-    def moves(self, items: Sequence[int], floor: Sequence[int]) -> Keys:
-        """New keys of items that move up: right behind what they read, the last behind `floor`."""
+    def moves(self, items: Sequence[int], least: int) -> Keys:
+        """New keys of items that move up: right behind what they read, and behind `least`."""
         change: Keys = {}
         for i in items:
             makers = [self.writer[n] for n in self.items[i].reads() if n in self.writer]
             places = [change.get(w, self.keys[w])[0] for w in makers]
-            at = max([*places, *(floor if i == items[-1] else ())], default=-1)
+            at = max([*places, least])
             self.moved += 1
             if (at, self.moved) < self.keys[i]:
                 change[i] = at, self.moved

@@ -437,13 +437,15 @@ def ends_badly(case, r):
             "raise": lambda: eager.ones(2).reshape(3),
             "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
             "hang": lambda: time.sleep(60),
+            "hang compiled": lambda: time.sleep(60),
         }[case]()
-    dist.all_reduce(eager.ones(2))
+    reduce = jit(lambda x: dist.all_reduce(x)) if case == "hang compiled" else dist.all_reduce
+    reduce(eager.ones(2))
 
 
 def main(cases=CASES):
     case = sys.argv[1] if len(sys.argv) > 1 else ""
-    dist.init_process_group("mpi", timeout=timedelta(seconds=1 if case == "hang" else 60))
+    dist.init_process_group("mpi", timeout=timedelta(seconds=1 if "hang" in case else 60))
     r, n = dist.get_rank(), dist.get_world_size()
     if case:
         return ends_badly(case, r)

@@ -49,6 +49,7 @@ def test_groups_and_meshes():
     [
         ("raise", "rank 1 of 2 failed:"),
         ("hang", "waited for 1 s: another rank has not come to it"),
+        ("hang compiled", "float32, reduction sum (at "),
         ("kill", ""),
     ],
 )
