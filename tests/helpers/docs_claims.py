@@ -114,6 +114,7 @@ CLAIMS = {
         "A `DeviceMesh` is": RANKS + "groups_and_meshes",
         "**What goes wrong": RANKS + "three_ranks " + RANKS + "a_rank_that_fails_ends_the_job",
         "**Under `@jit`**": RANKS + "three_ranks",
+        "**Communication beside": "tests/codegen/schedule/test_overlap.py",
         "**Checkpoints.**": CHECKPOINT + "three_ranks_and_one",
         "`state` holds tensors": CHECKPOINT
         + "three_ranks_and_one "
