@@ -11,7 +11,7 @@ import functools
 import gc
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -44,11 +44,12 @@ from codegen.targets import cpp, python, triton
 from codegen.targets.cpp import tile
 from codegen.targets.cpp.cut_loops import cut_loops
 from codegen.targets.cpp.narrow_indices import narrow_indices
+from codegen.targets.cpp.runtime import cpu
 from eager.base.recursion import room
 
 __all__ = [
     "Artifact", "Backend", "Call", "Check", "CheckFailed", "Kernel", "Program", "Stage", "Target",
-    "Unsupported", "Value", "begin", "compile", "compile_resident",
+    "Unsupported", "Value", "begin", "clocked", "compile", "compile_resident",
 ]  # fmt: skip
 
 
@@ -171,6 +172,12 @@ def begin(program: Program, target: Target | None = None) -> Pending[Artifact]:
 def compile_resident(program: Program, place: str, name: str) -> Artifact:
     """The program for a device. Raises Unsupported, saying why, where Triton cannot do it."""
     return compile(program, Target("triton", place=place, name=name))
+
+
+def clocked(program: Callable[[], Program], target: Target) -> cpu.Clocked:
+    """A build of a program for the host, with clocks around its parts."""
+    results, _, _ = run_stages(program(), target.backend, "plan")
+    return cpp.clocked(results["batched"], results["plan"], target)
 
 
 def run_stages(

@@ -1,5 +1,8 @@
 """The compiler's public face: a function -> the same function, compiled. See `jitcap.api`."""
 
+from typing import Any as _Any
+
+from eager.base import lazy_imports as _lazy_imports
 from eager.base.config import config as config
 from eager.version import __version__ as __version__
 from jitcap.api import Jitted as Jitted
@@ -41,6 +44,17 @@ __all__ = [
     "jit",
     "load",
     "mark_dynamic",
+    "profile",
     "reset",
     "stance",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    if name == "profile":  # few programs do: it is imported when it is named
+        return _lazy_imports.submodule("jitcap", "profiling").profile
+    raise AttributeError(f"module 'jitcap' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

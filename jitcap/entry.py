@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -380,6 +381,17 @@ def _count(entries: Entries, made: Compiled, seconds: float) -> None:
         counts = f"{stats.graphs} graphs, {stats.splits} splits so far"
         times = f"{made.trail.line()}, total {seconds * 1e3:.1f} ms"
         say(f"jit {beginning(entries.fn)}: {made.about()}; {counts}; {times}")
+
+
+def capture_again(entries: Entries, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Make a version for this call that has its graph, before one from disk that fits, too. Where
+    capture refuses it, or fails, there is none."""
+    with entries._lock, suppress(Exception):
+        known, unsafe = entries.varying.known(), frozenset(entries.unsafe)
+        made = compile_call(entries.fn, args, kwargs, entries.options, known, unsafe)
+        made.varying, made.trail.stats = frozenset(entries.varying.names), entries.stats
+        entries.compiled[made.call] = made
+        entries._keep((made.call, *entries.versions)[: config.entries])
 
 
 def _given_up(first: Record) -> Record:

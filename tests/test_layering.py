@@ -69,6 +69,7 @@ def test_no_import_of_our_own_inside_a_function():
 BY_NAME = {
     "eager/base/plugins.py": "the seam: what a higher package provides for eager, by entry point",
     "eager/base/lazy_imports.py": "parts of eager that are imported when they are first named",
+    "eager/base/recorder.py": "who has clocks to set, in each package, when a profile begins",
     "codegen/targets/triton/runtime/kernel.py": "a module of codegen that needs the optional package triton",
 }
 

@@ -148,10 +148,17 @@ class _Build:
             self.finish(key) for key in sorted(self.stages, key=_turn) if any(self.stages[key])
         )
         members = self.source.members
-        ops = dict.fromkeys(op for m in members for op in m.stored.ops)
+        ops = dict.fromkeys(op for m in members for op, _ in m.stored.ops)
         note = " ".join(ops) + " -> " + " ".join(f"v{m.stored.value.id}" for m in members)
         where = next((m.stored.nest.where for m in members if m.stored.nest.where), "")
-        return Kernel(self.name, affine.counters(self.r), stages, self.row_buffers(), note, where)
+        origins = tuple(
+            (*origin, extent((*m.stored.nest.axes, *m.stored.nest.over)))
+            for m in members
+            for origin in m.stored.ops
+        )
+        return Kernel(
+            self.name, affine.counters(self.r), stages, self.row_buffers(), note, where, origins
+        )
 
     # ------------------------------------------------------------------ layout
 

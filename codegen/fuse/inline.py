@@ -9,7 +9,7 @@ memory or in registers). Reductions, outputs and operands of library steps are a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from codegen.fuse.operand_views import View, step_operands
 from codegen.ir import affine, expr
@@ -28,6 +28,9 @@ CHEAP: Final = 8
 MAX_NODES: Final = 160
 
 
+Origins: TypeAlias = tuple[tuple[str, str], ...]  # ops, each with the user's line that has it
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Stored:
     """A nest whose value is kept; `body` reads stored values and inputs only. `forced`: memory is
@@ -38,7 +41,7 @@ class Stored:
     reads: tuple[Read, ...]
     forced: bool
     nodes: int
-    ops: tuple[str, ...] = ()  # of the nest and of what was inlined into it
+    ops: Origins = ()  # of the nest and of what was inlined into it
 
     @property
     def value(self) -> Value:
@@ -81,7 +84,7 @@ def inline(loops: Loops) -> Inlined:
     return Inlined(loops, tuple(items), operands)
 
 
-def stored_nest(nest: Nest, body: Expr, ops: tuple[str, ...], *, forced: bool) -> Stored:
+def stored_nest(nest: Nest, body: Expr, ops: Origins, *, forced: bool) -> Stored:
     nodes = tuple(expr.walk(body))
     reads = tuple(x for x in nodes if isinstance(x, Read))
     return Stored(nest, body, reads, forced, len(nodes), ops)
@@ -93,16 +96,17 @@ class Inliner:
     def __init__(self, inlined: dict[int, tuple[Nest, Expr]]) -> None:
         self.inlined = inlined
         self.memo: dict[tuple[int, tuple[Affine, ...]], Expr] = {}
-        self.ops: dict[int, tuple[str, ...]] = {}
+        self.ops: dict[int, Origins] = {}
 
-    def ops_of(self, item: Nest) -> tuple[str, ...]:
-        """The ops that `item` computes, each once, in order; views are not worth naming."""
-        names: dict[str, None] = {}
+    def ops_of(self, item: Nest) -> Origins:
+        """The ops that `item` computes, each of a line once, in order; views are not worth
+        naming."""
+        names: dict[tuple[str, str], None] = {}
         for x in expr.walk(item.body):
             if isinstance(x, Read) and x.value in self.inlined:
                 names |= dict.fromkeys(self.ops.get(x.value, ()))
         if item.op and not item.view:
-            names[item.op] = None
+            names[item.op, item.where] = None
         found = self.ops[item.value.id] = tuple(names)
         return found
 

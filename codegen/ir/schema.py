@@ -289,7 +289,7 @@ class Stage:
 @dataclass(frozen=True, eq=False, slots=True)
 class Kernel:
     """Stages over independent rows. `note` says which ops were fused; `where` the first user's
-    line."""
+    line; `origins` each op with its line and for how many elements it is computed."""
 
     name: str
     rows: tuple[Axis, ...]
@@ -297,6 +297,7 @@ class Kernel:
     locals: tuple[Buffer, ...] = ()
     note: str = ""
     where: str = ""
+    origins: tuple[tuple[str, str, Size], ...] = ()
 
     def loads(self) -> Iterator[Load]:
         return (x for stage in self.stages for x in stage.loads())

@@ -18,6 +18,7 @@ from eager.base.misspelled import unknown
 PARTS: Final = {
     "eager": ("array_api", "distributed", "distributions", "hub"),
     "eager.utils": ("data", "model_zoo", "tensorboard"),
+    "jitcap": ("profiling",),
 }
 # Another's module: what it is to know of us.
 FOLLOWS: Final = {"einops._backends": "eager.utils.einops_backend"}
@@ -35,7 +36,7 @@ def submodule(package: str, name: str) -> Any:
 def load(module: ModuleType, name: str) -> None:
     """Import what `module.name` means, where it is such a part: the module's dictionary has it."""
     for package, names in PARTS.items():
-        if name in names and module is sys.modules[package]:
+        if name in names and module is sys.modules.get(package):
             import_module(f"{package}.{name}")
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from codegen.ir.schema import Target
+from codegen.ir import expr
+from codegen.ir.schema import Plan, Target
 from codegen.runtime.artifact import Artifact
 from codegen.runtime.pending import Pending
-from codegen.targets.cpp.program import ENTRY, Source
+from codegen.targets.cpp.clocks import Clocks
+from codegen.targets.cpp.program import ENTRY, Batched, Source, emit
 from codegen.targets.cpp.runtime import cpu
+from eager.base.recursion import room
 
 
 def anticipate() -> None:
@@ -29,6 +33,7 @@ def load(results: Mapping[str, Any], target: Target) -> Pending[Artifact]:
         start = time.perf_counter()
         runner = cpu.load(path.result()).runner(ENTRY, source.signature)
         seconds = begun + time.perf_counter() - start  # those that were spent on it alone
+        runner.clocked = functools.partial(clocked, results["batched"], results["plan"], target)
         figures = {"arena_bytes": results["plan"].arena_bytes, "build_us": int(1e6 * seconds)}
         told = source.signature
         return Artifact(
@@ -37,3 +42,12 @@ def load(results: Mapping[str, Any], target: Target) -> Pending[Artifact]:
         )  # fmt: skip
 
     return Pending(loaded, path.close, waits=path.waits)
+
+
+def clocked(batched: Batched, plan: Plan, target: Target) -> cpu.Clocked:
+    """A build of the program with clocks around its parts. Raises what compiling it raises."""
+    clocks = Clocks()
+    with expr.interning(), room():
+        source = emit(batched, plan, clocks)
+    path = cpu.build_shared(source.files, cpu.isa_flags(target.isa), source.libraries)
+    return cpu.load(path.result()), source.signature, clocks.parts

@@ -8,7 +8,7 @@ are calls of the headers' routines or of host callbacks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from codegen.ir.schema import Fused, Kernel, Library, Plan, Tiled
@@ -18,6 +18,7 @@ from codegen.schedule import batch_updates
 from codegen.schedule.plan import line_up
 from codegen.schedule.plan import plan as plan_memory
 from codegen.targets.cpp import control, exchange, library, table
+from codegen.targets.cpp.clocks import Clocks
 from codegen.targets.cpp.epilogue import emit_epilogue, weight
 from codegen.targets.cpp.kernel import KernelText, emit_kernel
 from codegen.targets.cpp.table import size_text
@@ -136,9 +137,10 @@ def room_name(kernel: str) -> str:
     return f"{kernel}.rows"
 
 
-def emit(batched: Batched, plan: Plan) -> Source:
+def emit(batched: Batched, plan: Plan, clocks: Clocks | None = None) -> Source:
+    """The source; with `clocks`, each part of it is timed, and stands in their list."""
     fused, places = batched.fused, Addresses(batched.fused, plan)
-    writer = _Emission(places.first_host)
+    writer = _Emission(places.first_host, clocks)
     calls = writer.lines(batched, places)
     functions = list(writer.functions.values())
     declared, libraries = library.heavy(writer.steps)
@@ -159,8 +161,9 @@ Functions = list[tuple[str, KernelText]]
 class _Emission:
     """State of the emission: kernels and bodies as functions, each text once."""
 
-    def __init__(self, first_host: int) -> None:
+    def __init__(self, first_host: int, clocks: Clocks | None = None) -> None:
         self.first_host = first_host
+        self.clocks = clocks
         self.functions: dict[str, tuple[str, KernelText]] = {}
         self.kernels: list[artifact.Kernel] = []
         self.bodies: dict[str, str] = {}  # lines -> the function, those that it calls before it
@@ -182,7 +185,7 @@ class _Emission:
                 left = set()
             done += len(batch)
             if isinstance(first, Library):
-                calls += self.step(first, places, batched)
+                calls += self.timed(batch, self.step(first, places, batched), places)
                 if not first.op.half:
                     self.sites.beside(first.name, places)
                 if first.op.half or first.bodies:
@@ -190,12 +193,21 @@ class _Emission:
             else:
                 texts = {item.name: batched.known[item.name] for item in batch}
                 name = self.function(first, texts[first.name])
-                calls.append(call_kernel(name, texts, places, self.sites))
+                lines = [call_kernel(name, texts, places, self.sites)]
+                calls += self.timed(batch, lines, places)
                 self.sites.beside(name, places)
             calls += exchange.polls(places)
         if exchanged and places.top == "b":
             calls[exchanged:exchanged] = exchange.finish(self.sites.hosts, places)
         return calls
+
+    def timed(
+        self, batch: Sequence[Kernel | Library], lines: list[str], places: Addresses
+    ) -> list[str]:
+        """The lines of a part, with a clock around them if there are clocks."""
+        if self.clocks is None:
+            return lines
+        return self.clocks.around(batch, lines, places.fused.buffers)
 
     def function(self, kernel: Kernel, text: KernelText) -> str:
         """The name of a kernel's function."""
@@ -237,7 +249,9 @@ class _Emission:
 
     def main(self, functions: Functions, declared: list[str], calls: list[str]) -> str:
         """The source with the entry, and with `functions`; `declared` stand elsewhere."""
+        timed = self.clocks is not None
         lines = [
+            *(["#define JC_CLOCKS"] if timed else []),
             '#include "jitcap_kernel.h"',
             *(f'#include "{name}"' for name in library.headers(self.steps)),
             f"JC_MODULE_FOR({threads.room()})" if self.rooms else "JC_MODULE",
@@ -248,6 +262,7 @@ class _Emission:
             "using namespace jc;",
             *self.bodies.values(),
             f"JC_ENTRY JC_STRAIGHT int {ENTRY}(void **b, const double *s, void *arena) {{",
+            *(["  JcTimed timed(0);"] if timed else []),
             *("  " + c for c in calls),
             "  return jc::error_of(arena)->code != 0;",
             "}",

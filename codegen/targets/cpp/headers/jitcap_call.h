@@ -7,6 +7,9 @@
 // an ndarray are read at offsets that runtime/cpu.py has found out at start.
 #pragma once
 #include "jitcap_simd.h"
+#ifdef JC_CLOCKS
+#include "jitcap_clocks.h"
+#endif
 
 struct PyObject_;
 extern "C" {
@@ -31,6 +34,7 @@ struct JcPlan {  // runtime/cpu.py: PlanStruct; one per artifact and thread
   void *array_type;  // numpy.ndarray; anything else where an array belongs is refused
   void **buffers;  // room for arrays and outputs; hosts are filled in by Python
   double *scalars;
+  void *clocks;  // jitcap_clocks.h, of a program that is profiled
 };
 enum { JC_CALL_PYTHON_ERROR = -1, JC_CALL_BUSY = -2, JC_CALL_TYPE = -3 };
 
@@ -58,7 +62,15 @@ static inline int jc_run(PyObject_ *inputs, PyObject_ *outputs, JcPlan *p) {
   __builtin_memset((char *)p->arena->base - 64, 0, 64);  // the error record
   p->arena->busy = 1;
   void *thread = p->release_gil ? PyEval_SaveThread() : nullptr;
+#ifdef JC_CLOCKS
+  JcClocks *const clocks = jc_clocks;
+  const long inside = jc_inside;
+  jc_clocks = (JcClocks *)p->clocks, jc_inside = 0;
+#endif
   int code = p->entry(p->buffers, p->scalars, p->arena->base);
+#ifdef JC_CLOCKS
+  jc_clocks = clocks, jc_inside = inside;
+#endif
   if (p->release_gil) PyEval_RestoreThread(thread);
   p->arena->busy = 0;
   return code;

@@ -28,6 +28,7 @@ from codegen.targets.cpp.runtime.support import (
     isa_flags,
     prefetch,
 )
+from eager.base.recorder import Work
 
 __all__ = [
     "Module", "Runner", "build_shared", "isa_flags", "load", "prefetch",
@@ -53,6 +54,7 @@ class PlanStruct(ctypes.Structure):
         ("array_type", ctypes.c_void_p),
         ("buffers", ctypes.c_void_p),
         ("scalars", ctypes.c_void_p),
+        ("clocks", ctypes.c_void_p),
     )
 
 
@@ -127,6 +129,8 @@ class Module:
 
 
 _methods: Final[list[MethodDef]] = []  # a builtin function reads its own until it is gone
+RUNNERS: Final[weakref.WeakSet[Runner]] = weakref.WeakSet()
+Clocked = tuple[Module, Signature, Sequence[Work]]  # a second build, and its parts by number
 
 
 def load(path: Path) -> Module:
@@ -134,10 +138,12 @@ def load(path: Path) -> Module:
     return Module(path)
 
 
-class _PerThread:
+class PerThread:
     """The call structure of one runner on one thread, and what must live as long as it."""
 
-    def __init__(self, runner: Runner, arena: Arena) -> None:
+    def __init__(self, runner: Runner, arena: Arena, module: Module | None = None) -> None:
+        """`module`: another build of the runner's program."""
+        self.module = module or runner.module
         signature = runner.signature
         self.table = signature.kinds.count("t") + len(signature.outputs)
         first = self.table + bool(signature.blocks)
@@ -152,7 +158,7 @@ class _PerThread:
         for i, function in enumerate(self.hosts):
             self.buffers[first + i] = ctypes.cast(function, ctypes.c_void_p).value
         self.plan = PlanStruct(
-            entry=support.address_of(runner.module.library, runner.name),
+            entry=support.address_of(self.module.library, runner.name),
             arena=arena.address,
             kinds=signature.kinds.encode(),
             inputs=len(signature.kinds),
@@ -163,7 +169,7 @@ class _PerThread:
             buffers=ctypes.addressof(self.buffers),
             scalars=ctypes.addressof(self.scalars),
         )
-        self.call = runner.module.call_of(self.plan)
+        self.call = self.module.call_of(self.plan)
 
     def take(self, sizing: Sizing) -> None:
         """Make ready for calls at these sizes; not while the arena is in use by an outer call."""
@@ -215,7 +221,12 @@ def _wrap(address: int | None, spec: Spec) -> Array:
 
 
 class Runner:
-    """Calls one compiled entry. Thread-safe: every thread has its own call structure and arena."""
+    """Calls one compiled entry. Thread-safe: every thread has its own call structure and arena.
+
+    `clocked` makes a second build of the program, with clocks around its parts, for profiles; None
+    where the program is not at hand."""
+
+    clocked: Callable[[], Clocked] | None = None
 
     def __init__(self, module: Module, name: str, signature: Signature) -> None:
         self.module = module
@@ -228,6 +239,16 @@ class Runner:
         self._static = None if positions else Sizing.of(signature)  # the one for all calls
         getattr(module.library, name)  # raises now, not at the first call
         self._local = threading.local()
+        RUNNERS.add(self)
+
+    def forget_states(self) -> None:
+        """Every thread makes its call structure anew at its next call."""
+        self._local = threading.local()
+
+    def new_state(self, arena: Arena) -> PerThread:
+        """A call structure for this thread. (While a profile runs there is another function in this
+        place: `clocked.py`.)"""
+        return PerThread(self, arena)
 
     def __call__(self, inputs: list[Any]) -> list[Array]:
         """Run on `inputs`. Raises CheckFailed if a check of the program fails or a host kernel
@@ -235,7 +256,7 @@ class Runner:
         try:
             state = self._local.state
         except AttributeError:
-            state = self._local.state = _PerThread(self, arena())
+            state = self._local.state = self.new_state(arena())
         sizing = state.sizing  # of the last call
         if self._values is not None:
             values = self._values(inputs)
@@ -268,13 +289,13 @@ class Runner:
     def _failed(
         self,
         code: int,
-        state: _PerThread,
+        state: PerThread,
         sizing: Sizing,
         inputs: list[Any],
         outputs: list[Array],
     ) -> None:
         if code == BUSY:  # called from inside a compiled call on this thread: use a second arena
-            state = _PerThread(self, Arena())
+            state = self.new_state(Arena())
             state.take(sizing)
             if state.exchanges is not None:
                 state.exchanges.prepare(sizing.exchanges)

@@ -1,0 +1,152 @@
+"""Under the profilers: what ran, when, on which thread. running code -> spans of time.
+
+Whoever runs something that is worth a row has a module in `SOURCES`, which puts clocks there when a
+recording starts and takes them away when the last one ends: in between calls go the ways that they
+always go. Recordings may nest and overlap in time; each takes what began and ended inside it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from eager.base.dataclass import dataclass
+from eager.base.locks import rlock
+
+now: Final = time.perf_counter_ns  # CLOCK_MONOTONIC, which compiled code asks, too
+# The package that has something to say -> its module with `install(recorder)` and `remove()`.
+SOURCES: Final = MappingProxyType(
+    {
+        "eager": "eager.core.op_clocks",
+        "codegen": "codegen.targets.cpp.runtime.clocked",
+        "jitcap": "jitcap.profiling.sources",
+    }
+)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Work:
+    """One thing that runs again and again. `lines` of the user's ("file:line"), each with its share
+    of the work; what one run moves in bytes, computes in matrix products, and in other operations
+    on floats."""
+
+    name: str
+    kind: str
+    shapes: str = ""
+    lines: Mapping[str, float] = field(default_factory=dict)
+    nbytes: float = 0.0
+    products: float = 0.0
+    operations: float = 0.0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Options:
+    """Options of a recording: `memory`, allocations are recorded, too; `stack`, the user's lines of
+    each eager op."""
+
+    memory: bool = False
+    stack: bool = True
+
+
+class Span(NamedTuple):
+    """One run of a part, in nanoseconds of the monotonic clock. `own`: the time of it that is in no
+    span inside it; `runs`: how many it stands for."""
+
+    part: Work
+    start: int
+    end: int
+    thread: int
+    own: int = -1  # not known yet
+    runs: int = 1
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Events:
+    """Runs of parts that compiled code noted itself: rows (part, start, end, own time), and per
+    part (own time, runs) of those that found no room."""
+
+    parts: Sequence[Work]
+    rows: Any
+    late: Any
+    thread: int
+
+    def spans(self) -> Iterator[Span]:
+        for part, start, end, own in self.rows.tolist():
+            runs = 1 if part else 0  # the first is what is in no other: a part of its launch
+            yield Span(self.parts[part], start, end, self.thread, own, runs)
+        if self.late is not None:
+            end = int(self.rows[:, 2].max())
+            for part, (own, runs) in enumerate(self.late.tolist()):
+                if runs:
+                    yield Span(self.parts[part], end, end, self.thread, own, runs)
+
+
+class Recorder:
+    """The clocks of a process. `spans`: what ended, in that order; `options` of those that record
+    are here, since one that asks is enough for a clock to be there."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span | Events] = []
+        self.options: list[Options] = []  # of the recordings that run
+        self._lock = rlock()
+
+    def start(self, options: Options) -> int:
+        """Begin to record; the place in `spans` where it begins."""
+        with self._lock:
+            self.options.append(options)
+            self._each("install")
+            return len(self.spans)
+
+    def stop(self, options: Options, begun: int) -> list[Span]:
+        """End a recording: all that ended since it has `begun`."""
+        with self._lock:
+            self.options.remove(options)
+            found = self.spans[begun:]
+            if self.options:
+                self._each("install")
+            else:
+                self._each("remove")
+                self.spans = []
+        return [s for x in found for s in ((x,) if isinstance(x, Span) else x.spans())]
+
+    def asked(self, option: str) -> bool:
+        """True if a recording that runs has an option."""
+        return any(getattr(options, option) for options in self.options)
+
+    def _each(self, what: str) -> None:
+        for package, module in SOURCES.items():
+            if package in sys.modules:
+                getattr(import_module(module), what)(self)
+
+    def add(self, part: Work, start: int, end: int | None = None) -> None:
+        """A span of this thread that ends now, or at `end`."""
+        ended = now() if end is None else end
+        self.spans.append(Span(part, start, ended, threading.get_ident()))
+
+    def own(self, start: int) -> None:
+        """From `start` until now the profiler has worked for itself."""
+        self.add(PROFILER, start)
+
+
+recorder: Final = Recorder()
+PROFILER: Final = Work("the profiler's second build", "profiler")
+
+
+def clock(work_of: Callable[..., Work], fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn` with a clock around each call; `work_of` its arguments."""
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        start = now()
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            end = now()
+            recorder.add(work_of(*args, **kwargs), start, end)
+
+    return timed

@@ -1,0 +1,80 @@
+"""Around dispatch while a profile runs: how long each op of eager takes. op calls -> spans.
+
+Kernels of the CPU run by `dispatch._quiet`, those of devices by `on_device.run`; each is another
+function while a recording runs. Views are no rows: they compute nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from eager.base.compat_warnings import user_place
+from eager.base.recorder import Recorder, Work, now, recorder
+from eager.core import dispatch, on_device
+from eager.device.array import DeviceArray
+
+_plain: Final = dispatch._quiet, on_device.run
+ARRAYS: Final = (np.ndarray, DeviceArray)
+
+
+class _Timed(dispatch._Quiet):
+    """`run(f, ...)` is that of the class above, with a clock around it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        quiet = self.run
+
+        def run(fn: Callable[..., Any], *operands: Any, **options: Any) -> Any:
+            start, result = now(), None
+            try:
+                result = quiet(fn, *operands, **options)
+            finally:
+                _note(fn, operands, result, start)
+            return result
+
+        self.run = run
+
+
+_timed: Final = _Timed()
+
+
+def _run_there(op: Any, arrays: Sequence[Any], attrs: Any) -> tuple[Any, ...]:
+    start, result = now(), None
+    try:
+        result = _plain[1](op, arrays, attrs)
+    finally:
+        _note(op.run, (arrays, attrs), result, start)
+    return result
+
+
+def _note(fn: Any, operands: Sequence[Any], result: Any, start: int) -> None:
+    end = now()
+    op = getattr(fn, "__self__", None)
+    given = operands if op is None else operands[0]
+    results = result if isinstance(result, tuple) else (result,)
+    arrays = [x for x in given if isinstance(x, ARRAYS)]
+    made = [x for x in results if isinstance(x, ARRAYS)]
+    name = fn.__name__ if op is None else op.name
+    shapes = " ".join("x".join(map(str, x.shape)) or "()" for x in arrays)
+    nbytes = sum(x.size * x.dtype.itemsize for x in (*arrays, *made))
+    products, operations = 0.0, float(max((x.size for x in (*arrays, *made)), default=0))
+    if name in ("dot", "conv") and made:
+        inner = arrays[0].shape[-1:] if name == "dot" else arrays[1].shape[1:]
+        products, operations = 2.0 * made[0].size * math.prod(inner), 0.0
+    line = {user_place(): 1.0}
+    recorder.add(Work(name, "eager op", shapes, line, nbytes, products, operations), start, end)
+
+
+def install(_: Recorder) -> None:
+    """Ops from now on are timed."""
+    dispatch._quiet = _timed
+    on_device.run = _run_there
+
+
+def remove(_: Recorder) -> None:
+    """Ops from now on run as if there had been no profile."""
+    dispatch._quiet, on_device.run = _plain

@@ -1,0 +1,223 @@
+"""Spans of a profile -> rows that sum to its wall time, by kernel, by the user's line, by function.
+
+A span's own time is what no span inside it has. What is left of the wall time on the thread that
+profiled is a row, too: Python that runs outside of all spans.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+from typing import Final
+
+from eager.base.dataclass import dataclass
+from eager.base.recorder import Span, Work
+
+GROUPS: Final = ("kernel", "line", "module")
+OUTSIDE: Final = Work("Python outside of @jit and of eager's ops", "python")
+GUARDS: Final = Work("guards of {}, and its inputs", "guards")
+EFFECTS: Final = Work("Python in {}: results, effects", "python")
+PLAIN: Final = Work("Python in {}: no compiled code ran", "python")
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """Runs of equal parts: microseconds, number of runs, and what all of them moved and computed.
+    `work`: of one run, for each part, with its number of runs."""
+
+    name: str
+    kind: str
+    shapes: str = ""
+    lines: tuple[str, ...] = ()
+    us: float = 0.0
+    calls: int = 0
+    nbytes: float = 0.0
+    products: float = 0.0
+    operations: float = 0.0
+    work: list[tuple[Work, float]] = field(default_factory=list)
+
+    @property
+    def gbs(self) -> float:
+        """Gigabytes a second."""
+        return self.nbytes / self.us / 1e3 if self.us else 0.0
+
+    @property
+    def gflops(self) -> float:
+        """Thousand millions of operations a second."""
+        return (self.products + self.operations) / self.us / 1e3 if self.us else 0.0
+
+    def take(self, part: Work, us: float, runs: int, share: float = 1.0) -> None:
+        self.us += us * share
+        self.calls += runs
+        self.nbytes += part.nbytes * runs * share
+        self.products += part.products * runs * share
+        self.operations += part.operations * runs * share
+        self.work.append((part, runs * share))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """All that ran, with its own time in nanoseconds; `wall` without what the profiler took."""
+
+    spans: tuple[tuple[Span, Work, int], ...]
+    begin: int
+    end: int
+    thread: int
+    taken: int
+
+    @property
+    def wall(self) -> int:
+        return self.end - self.begin - self.taken
+
+
+def timeline(spans: Sequence[Span], begin: int, end: int, thread: int) -> Timeline:
+    """The spans that lie in a profile, each with its own time."""
+    inside = [s for s in spans if s.start >= begin and s.end <= end]
+    by_thread: dict[int, list[Span]] = defaultdict(list)
+    for s in inside:
+        by_thread[s.thread].append(s)
+    found: list[tuple[Span, Work, int]] = []
+    covered = taken = 0
+    for ident, own in by_thread.items():
+        rows, top = _nested(own)
+        found += rows
+        if ident == thread:
+            covered = top
+            taken = sum(s.end - s.start for s in own if s.part.kind == "profiler")
+    rest = max(0, end - begin - covered)
+    found.append((Span(OUTSIDE, begin, begin, thread, rest), OUTSIDE, rest))
+    return Timeline(tuple(found), begin, end, thread, taken)
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """A span around what comes: time of it that is in none inside, and where its first launch
+    began, without those before."""
+
+    span: Span
+    own: int
+    before: int = -1
+    hidden: bool = False  # what the profiler does for itself
+
+
+def _nested(spans: list[Span]) -> tuple[list[tuple[Span, Work, int]], int]:
+    """The spans of one thread with their own times, and the time of the outermost ones."""
+    spans.sort(key=lambda s: (s.start, -s.end))
+    made: list[_Open] = []
+    stack: list[_Open] = []
+    top = 0
+    for s in spans:
+        while stack and stack[-1].span.end <= s.start:
+            stack.pop()
+        outer = stack[-1] if stack else None
+        if outer is not None and outer.hidden:
+            continue
+        entry = _Open(s, s.own if s.own >= 0 else s.end - s.start)
+        entry.hidden = s.part.kind == "profiler"
+        made.append(entry)
+        if s.part.kind == "range" or (s.own >= 0 and s.end == s.start):  # no part of the nesting
+            continue
+        if outer is None:
+            top += s.end - s.start
+        elif s.own < 0 or outer.span.own < 0:  # compiled code has taken off its own
+            if s.part.kind == "launch" and outer.span.part.kind == "call" and outer.before < 0:
+                outer.before = s.start - outer.span.start
+                outer.before -= outer.span.end - outer.span.start - outer.own
+            outer.own -= s.end - s.start
+        stack.append(entry)
+    return [row for entry in made for row in _parts(entry)], top
+
+
+def _parts(entry: _Open) -> Iterator[tuple[Span, Work, int]]:
+    """The rows of a span: a call is guards, then what comes after compiled code."""
+    s, own = entry.span, max(entry.own, 0)
+    if s.part.kind != "call":
+        yield s, s.part, own
+        return
+    if entry.before < 0:
+        yield s, _named(PLAIN, s.part.name), own
+        return
+    guards = min(max(entry.before, 0), own)
+    yield s, _named(GUARDS, s.part.name), guards
+    yield s, _named(EFFECTS, s.part.name), own - guards
+
+
+@functools.cache
+def _named(part: Work, name: str) -> Work:
+    return Work(part.name.format(name), part.kind)
+
+
+def rows_of(line: Timeline, group: str = "kernel") -> list[Row]:
+    """The rows, those with most time first. Raises ValueError for another group."""
+    if group not in GROUPS:
+        raise ValueError(f"group={group!r}: there are {', '.join(map(repr, GROUPS))}")
+    rows: dict[tuple[object, ...], Row] = {}
+    for span, part, own in line.spans:
+        if part.kind in ("range", "profiler"):
+            continue
+        if group == "kernel":
+            lines = tuple(sorted(part.lines, key=lambda at: -part.lines[at]))
+            whole = (part.kind, part.name, part.shapes, lines)
+            row = rows.setdefault(whole, Row(part.name, part.kind, part.shapes, lines))
+            row.take(part, own / 1e3, span.runs)
+            continue
+        for key, name, place, share in _places(part, group):
+            row = rows.setdefault((key,), Row(name, group, "", (place,) if place else ()))
+            row.take(part, own / 1e3, span.runs, share)
+    return sorted(rows.values(), key=lambda row: -row.us)
+
+
+def _places(part: Work, group: str) -> Iterator[tuple[str, str, str, float]]:
+    """(key, name, line, share) of the lines, or of the functions, that a part comes from."""
+    whole = sum(part.lines.values())
+    if not whole:
+        yield part.name, part.name, "", 1.0
+        return
+    for place, work in part.lines.items():
+        if group == "line":
+            yield place, text_of(place), place, work / whole
+        else:
+            name = function_of(place)
+            yield name, name, place, work / whole
+
+
+def text_of(place: str) -> str:
+    """The source of a line."""
+    file, _, number = place.rpartition(":")
+    return linecache.getline(file, int(number)).strip() if number.isdigit() else ""
+
+
+def function_of(place: str) -> str:
+    """The qualified name of the function that a line lies in: "Block.forward"."""
+    file, _, number = place.rpartition(":")
+    if not number.isdigit():
+        return place
+    line, found = int(number), ""
+    for name, first, last in _functions(file):
+        if first <= line <= last:
+            found = name  # the last one is the innermost
+    return found or f"the module {file}"
+
+
+@functools.lru_cache(maxsize=256)
+def _functions(file: str) -> list[tuple[str, int, int]]:
+    """The functions of a file: qualified name, first line, last line; outer ones first."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:  # no Python: a notebook's magic, say
+        return []
+    return [*_inside(tree, "")]
+
+
+def _inside(node: ast.AST, prefix: str) -> Iterator[tuple[str, int, int]]:
+    for child in ast.iter_child_nodes(node):
+        name = prefix
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = f"{prefix}{child.name}."
+            if not isinstance(child, ast.ClassDef):
+                yield name[:-1], child.lineno, child.end_lineno or child.lineno
+        yield from _inside(child, name)

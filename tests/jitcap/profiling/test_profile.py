@@ -1,0 +1,220 @@
+"""`jitcap.profile`: rows that sum to the wall time, results as without, traces and pages."""
+
+import json
+import threading
+
+import numpy as np
+import pytest
+
+import eager
+import jitcap
+from codegen.targets.cpp.runtime import clocked, cpu
+from eager import nn
+from eager.base.recorder import recorder
+from eager.nn import functional as F
+from jitcap import jit
+from jitcap.profiling.peaks import Peaks
+
+PEAKS = Peaks({1 << 20: 1e11}, 1e11, 1e11)
+
+
+@pytest.fixture(autouse=True)
+def known_peaks(monkeypatch):
+    """No measuring of the machine."""
+    monkeypatch.setattr("jitcap.profiling.report.peaks", lambda: PEAKS)
+
+
+def training():
+    eager.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4))
+    optimizer = eager.optim.AdamW(model.parameters())
+    x, y = eager.randn(4, 8), eager.randint(0, 4, (4,))
+
+    @jit
+    def step():
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step, model
+
+
+def bits(*tensors):
+    return [t.detach().numpy().tobytes() for t in tensors]
+
+
+def summed(p):
+    return sum(row.us for row in p.rows())
+
+
+def test_results_are_those_without_and_the_object_stays_as_it_is(tmp_path):
+    step, model = training()
+    plain, other = training()
+    step(), plain()
+    (version,) = step._entries.compiled.values()
+    runner = version.executable.run
+    before = runner.module.path.read_bytes()
+    with jitcap.profile() as p:
+        found = [bits(step(), *model.parameters()) for _ in range(3)]
+    assert found == [bits(plain(), *other.parameters()) for _ in range(3)]
+    assert bits(step()) == bits(plain())
+    assert runner.module.path.read_bytes() == before
+    assert runner._local.state.module is runner.module
+    assert b"JcTimed" not in before
+    assert step.stats.compiles == 1
+    kinds = {row.kind: row for row in p.rows()}
+    assert {"kernel", "launch", "guards", "python"} <= set(kinds)
+    assert summed(p) == pytest.approx(p.wall_us, rel=1e-6)
+    calls = {row.calls for row in p.rows() if row.kind in ("kernel", "guards")}
+    assert min(calls) == 3
+    _the_table_and_files(p, tmp_path)
+
+
+def _the_table_and_files(p, tmp_path):
+    assert f"{p.wall_us:,.1f} us in all" in p.table()
+    assert "test_profile.py:" in p.table(group="line")
+    assert "training.step" in p.table(group="module")
+    few = p.table(sort="loss", limit=2).splitlines()
+    assert "other rows" in few[4]
+    calls = [int(line.split()[2]) for line in p.table(sort="calls").splitlines()[2:5]]
+    assert calls == sorted(calls, reverse=True)
+    assert len(repr(p).splitlines()) < 26
+    for call in (lambda: p.table(sort="name"), lambda: p.table(group="file")):
+        with pytest.raises(ValueError, match="there are"):
+            call()
+    p.chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert {"ph", "ts", "pid", "tid", "name"} <= set.intersection(*map(set, events))
+    assert all(e["dur"] > 0 for e in events if e["ph"] == "X")
+    p.html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "<canvas" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    assert "loss.backward()" in page
+    assert "<table>" in p._repr_html_()
+
+
+def test_a_slow_line_is_the_first_row():
+    x, y = eager.ones(200_000), eager.ones(64)
+
+    @jit
+    def step():
+        small = (y * 2).sum()
+        large = x.sin().cos().exp().tanh().sin().cos().exp().tanh()  # slow
+        return small, large
+
+    step()
+    with jitcap.profile() as p:
+        for _ in range(3):
+            step()
+    with open(__file__) as file:
+        slow = next(i for i, line in enumerate(file, 1) if line.endswith("# slow\n"))
+    kernel, line = p.rows()[0], p.rows("line")[0]
+    assert kernel.kind == "kernel"
+    assert kernel.lines == (f"{__file__}:{slow}",) == line.lines
+    assert "tanh" in kernel.name
+    assert line.name.endswith("# slow")
+    assert kernel.nbytes == 3 * 2 * 800_000
+    assert kernel.operations > 0
+    assert kernel.calls == 3
+
+
+def test_what_an_earlier_process_compiled_has_rows_too():
+    with jitcap.config(check=False):
+        _after_an_earlier_process()
+
+
+def _after_an_earlier_process():
+    step, _ = training()
+    step()
+    step.reset()
+    want = bits(step())
+    assert [made.graph for made in step._entries.compiled.values()] == [None]
+    with jitcap.profile() as p:
+        step()
+    assert any(row.kind == "kernel" and "test_profile" in str(row.lines) for row in p.rows())
+    assert step.stats.compiles == 1
+    assert [m.graph is None for m in step._entries.compiled.values()] == [True, False]
+    assert want != bits(step())
+
+
+@pytest.mark.filterwarnings("ignore::jitcap.JitcapWarning")
+def test_splits_errors_recompiles_nesting_and_resets():
+    @jit
+    def step(x, i):
+        total = (x * 2).sum()
+        if total.item() > 1e9:
+            raise ValueError("large")
+        return x[i] + total
+
+    x, nine = eager.arange(5).float(), eager.tensor(9)
+    with jitcap.profile() as outer:
+        assert step(x, eager.tensor(2)).item() == 22
+        with pytest.raises(IndexError), jitcap.profile() as inner:
+            step(x, nine)
+        with pytest.raises(ValueError, match="large"):
+            step(x * 1e9, nine)
+        assert step(eager.arange(6).float(), eager.tensor(5)).item() == 35
+        step.reset()
+        assert step(x, eager.tensor(1)).item() == 21
+        with pytest.raises(RuntimeError, match="runs already"):
+            outer.start()
+        with pytest.raises(RuntimeError, match="not ended"):
+            outer.table()
+    assert recorder.spans == recorder.options == []
+    assert summed(outer) == pytest.approx(outer.wall_us, rel=1e-6)
+    assert summed(inner) == pytest.approx(inner.wall_us, rel=1e-6)
+    assert inner.wall_us < outer.wall_us
+    stages = [row.name for row in outer.rows() if row.kind == "compile"]
+    assert any(name.startswith("capture of") for name in stages)
+    with pytest.raises(RuntimeError, match="does not run"):
+        outer.stop()
+    assert cpu.Runner.new_state is not clocked._new_state
+
+
+def test_backward_callbacks_loops_and_threads():
+    weight = eager.ones(6, 6, requires_grad=True)
+
+    @jit
+    def loss(x):
+        h = x[0]
+        for i in range(len(x)):
+            h = (h @ weight + x[i]).tanh()
+        return h.sum() + eager.linalg.eigvalsh(h @ h.T).sum()
+
+    x = eager.ones(20, 6, 6) / 9
+    with jitcap.profile() as p:
+        loss(x).backward()
+        loss(x).backward()
+        worker = threading.Thread(target=lambda: loss(x))
+        worker.start()
+        worker.join()
+    kinds = {row.kind for row in p.rows()}
+    assert {"kernel", "callback", "launch", "eager op"} <= kinds
+    callbacks = [row for row in p.rows() if row.kind == "callback"]
+    assert any("eigvalsh" in row.name or "eigh" in row.name for row in callbacks)
+    threads = {span.thread for span, *_ in p.timeline.spans}
+    assert len(threads) == 2
+
+
+def test_without_a_second_build_there_is_one_row(monkeypatch):
+    step = jit(lambda x: x * 2 + 1)
+    step(eager.ones(3))
+    (version,) = step._entries.compiled.values()
+    monkeypatch.setattr(version.executable.run, "clocked", None)
+    with jitcap.profile() as p:
+        assert step(eager.ones(3)).tolist() == [3, 3, 3]
+    assert [row.calls for row in p.rows() if row.name.startswith("compiled code")] == [1]
+
+
+def test_ops_of_eager_have_their_shapes_and_lines():
+    x = eager.ones(40, 30)
+    with jitcap.profile() as p:
+        (x @ x.T).relu()
+    (dot,) = [row for row in p.rows() if row.name == "dot"]
+    assert dot.shapes == "40x30 30x40"
+    assert dot.products == 2 * 40 * 30 * 40
+    assert dot.lines[0].startswith(__file__)
+    assert np.isfinite(p.wall_us)
