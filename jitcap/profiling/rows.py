@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import field
@@ -34,6 +35,7 @@ class Row:
     shapes: str = ""
     lines: tuple[str, ...] = ()
     us: float = 0.0
+    least: float = math.inf  # microseconds of the fastest run
     calls: int = 0
     nbytes: float = 0.0
     products: float = 0.0
@@ -52,6 +54,8 @@ class Row:
 
     def take(self, part: Work, us: float, runs: int, share: float = 1.0) -> None:
         self.us += us * share
+        if runs:
+            self.least = min(self.least, us * share / runs)
         self.calls += runs
         self.nbytes += part.nbytes * runs * share
         self.products += part.products * runs * share

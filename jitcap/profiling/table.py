@@ -10,8 +10,8 @@ from jitcap.profiling.peaks import Peaks
 from jitcap.profiling.rows import Row, Timeline
 
 HEAD: Final = (
-    f"{'us':>12} {'share':>6} {'calls':>7} {'us/call':>10} {'GB/s':>7} {'GFLOP/s':>8} "
-    f"{'roof':>5}  what"
+    f"{'us':>12} {'share':>6} {'calls':>7} {'us/call':>10} {'fastest':>10} {'GB/s':>7} "
+    f"{'GFLOP/s':>8} {'roof':>5}  what"
 )
 NAME: Final = 60  # characters of what runs
 
@@ -57,18 +57,19 @@ def text(
 
 
 def _line(row: Row, wall: float, peaks: Peaks | None) -> str:
-    each = row.us / row.calls if row.calls else 0.0
+    each, least = (row.us / row.calls, row.least) if row.calls else (0.0, 0.0)
     gbs = f"{row.gbs:7.1f}" if row.nbytes else " " * 7
     gflops = f"{row.gflops:8.1f}" if row.products or row.operations else " " * 8
     floor = floor_us(row, peaks)
     roof = f"{min(floor / row.us, 9.99):5.0%}" if floor and row.us else " " * 5
-    numbers = f"{row.us:12,.1f} {_share(row.us, wall)} {row.calls:7,} {each:10,.2f}"
+    numbers = f"{row.us:12,.1f} {_share(row.us, wall)} {row.calls:7,} {each:10,.2f} {least:10,.2f}"
     return f"{numbers} {gbs} {gflops} {roof}  {what(row)}".rstrip()
 
 
 def what(row: Row) -> str:
     """Name of a row, with its shapes and where it comes from."""
-    name = row.name if len(row.name) <= NAME else row.name[: NAME - 3] + "..."
+    name = f"{row.name}, called back in NumPy" if row.kind == "callback" else row.name
+    name = name if len(name) <= NAME else name[: NAME - 3] + "..."
     shapes = f" [{row.shapes}]" if row.shapes else ""
     if not row.lines:
         return name + shapes

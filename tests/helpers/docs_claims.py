@@ -10,6 +10,7 @@ LINKS = SELF + "test_links_lead_somewhere"
 FILES = SELF + "test_named_files_exist"
 TOUR = SELF + "test_the_tour_shows_what_is_printed"
 ROOFLINE = "tests/test_benchmarks.py::test_the_parts_of_a_step_beside_their_floors"
+PROFILE = "tests/jitcap/profiling/test_profile.py::test_"
 LIMIT = "a limit, not a promise"
 COMPILED = "tests/eager/device/test_compiled.py::test_"
 DEVICE = "tests/eager/device/"
@@ -300,6 +301,18 @@ CLAIMS = {
         "The same stages for a softmax": LINKS + " tests/test_golden.py::test_golden",
     },
     "docs/performance.md": {
+        "`jitcap.profile()` says": PROFILE + "a_slow_line_is_the_first_row",
+        "Line 24 calls": PROFILE + "backward_callbacks_loops_and_threads",
+        "* A kernel or a product": PROFILE + "a_slow_line_is_the_first_row",
+        "* A row that is called": PROFILE + "backward_callbacks_loops_and_threads",
+        "* Guards and launches": PROFILE
+        + "results_are_those_without_and_the_object_stays_as_it_is",
+        "* Python outside": PROFILE + "ops_of_eager_have_their_shapes_and_lines",
+        "* `capture`, `passes`": PROFILE + "splits_errors_recompiles_nesting_and_resets",
+        '`p.table(group="line")`': PROFILE
+        + "results_are_those_without_and_the_object_stays_as_it_is",
+        "The rows sum to": PROFILE + "results_are_those_without_and_the_object_stays_as_it_is",
+        "`roof` is the share": PROFILE + "the_peaks_are_kept",
         "`python -m benchmarks.roofline`": ROOFLINE,
         "![Each step by its parts": LINKS,
         "The picture is of one": ROOFLINE,

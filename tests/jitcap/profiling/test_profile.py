@@ -10,9 +10,10 @@ import eager
 import jitcap
 from codegen.targets.cpp.runtime import clocked, cpu
 from eager import nn
-from eager.base.recorder import recorder
+from eager.base.recorder import Work, recorder
 from eager.nn import functional as F
 from jitcap import jit
+from jitcap.profiling import peaks
 from jitcap.profiling.peaks import Peaks
 
 PEAKS = Peaks({1 << 20: 1e11}, 1e11, 1e11)
@@ -194,6 +195,7 @@ def test_backward_callbacks_loops_and_threads():
     kinds = {row.kind for row in p.rows()}
     assert {"kernel", "callback", "launch", "eager op"} <= kinds
     callbacks = [row for row in p.rows() if row.kind == "callback"]
+    assert "called back in NumPy" in p.table()
     assert any("eigvalsh" in row.name or "eigh" in row.name for row in callbacks)
     threads = {span.thread for span, *_ in p.timeline.spans}
     assert len(threads) == 2
@@ -218,3 +220,16 @@ def test_ops_of_eager_have_their_shapes_and_lines():
     assert dot.products == 2 * 40 * 30 * 40
     assert dot.lines[0].startswith(__file__)
     assert np.isfinite(p.wall_us)
+
+
+def test_the_peaks_are_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("JITCAP_CACHE_DIR", str(tmp_path / "cache"))
+    answers = iter([PEAKS])  # measured once
+    monkeypatch.setattr(peaks, "measure", lambda: next(answers))
+    for _ in range(2):
+        peaks._known.cache_clear()
+        assert peaks.peaks() == PEAKS
+    work = Work("k", "kernel", nbytes=1e5, operations=3e5)
+    assert PEAKS.floor_us(work) == pytest.approx(3)
+    assert "100 GFLOP/s" in str(PEAKS)
+    peaks._known.cache_clear()
