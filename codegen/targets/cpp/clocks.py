@@ -126,7 +126,7 @@ def _of_step(step: Library, buffers: Mapping[str, Buffer]) -> Work:
         products = 2.0 * math.prod(shapes[result]) * math.prod(shapes[kernel][1:])
     called_back = library.routine(step) is library.HOST
     kind = "callback" if called_back else "product" if products else "step"
-    kind = "wait" if step.name.startswith("wait") else kind  # for other processes
+    kind = "wait" if step.op.half == "wait" else kind  # for other processes
     nbytes = float(sum(_read(step, buffers)) + sum(hint(aval.nbytes) for aval in step.out_avals))
     return Work(step.name, kind, shown, lines, nbytes, products)
 

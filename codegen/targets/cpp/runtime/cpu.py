@@ -321,7 +321,7 @@ class Runner:
             raise between(error) from error
         raise error
 
-    def _error(self, code: int, state: _PerThread) -> BaseException:
+    def _error(self, code: int, state: PerThread) -> BaseException:
         """The exception of a failed run."""
         if state.failure is not None:
             error, state.failure = state.failure, None
