@@ -162,9 +162,9 @@ class Unit:
     def reduce(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Gradients of the rows, from those of the whole parameters here: averaged over the
         ranks. Without `syncs` they wait for the next ones."""
-        waiting, self.pending = self.pending, None
-        if waiting is not None:
-            grads = [_sum(a, b) for a, b in zip(waiting, grads, strict=True)]
+        if self.pending is not None:
+            grads = [_sum(a, b) for a, b in zip(self.pending, grads, strict=True)]
+            self.pending = None
         found: list[Tensor | None] = [None] * len(grads)
         if not self.syncs:
             self.pending = [g if g is None else g.detach() for g in grads]
