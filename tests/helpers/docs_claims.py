@@ -108,7 +108,7 @@ CLAIMS = {
         "and is started by": RANKS + "the_example_by_the_launcher",
         "`dist.optim.Zero": RANKS + "three_ranks",
         "**Sharding.**": RANKS + "sharding",
-        "A unit's parameters": RANKS + "sharding",
+        "A unit's parameters": RANKS + "sharding tests/eager/distributed/test_sharded_steps.py",
         "`model.state_dict()` has": RANKS + "sharding",
         "Collectives:": RANKS + "three_ranks",
         "`nn.SyncBatchNorm` normalises": RANKS + "groups_and_meshes",
