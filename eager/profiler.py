@@ -1,7 +1,8 @@
-"""At the edge: `eager.profiler`, how long named parts of a program take. parts -> counts and times.
+"""At the edge: `eager.profiler`, PyTorch's names over the recorder. a program -> events, averages.
 
-A part is what `with record_function(name)` surrounds; operations are no parts, and compiled code
-has none. What else PyTorch's profiler may be asked to record is ignored with a warning.
+Events are the parts that `with record_function(name)` surrounds, ops of eager, and calls of jitted
+functions with each kernel inside. Times are of the host's clock; what a GPU does is queued by them.
+`jitcap.profile` says more of compiled code: bandwidth, share of the roofline, source.
 """
 
 from __future__ import annotations
@@ -9,15 +10,26 @@ from __future__ import annotations
 import contextlib
 import enum
 import json
+import os
+import socket
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from eager.base.compat_warnings import ignore
+from eager.base.compat_warnings import ignore, refuse
 from eager.base.dataclass import dataclass
+from eager.base.nesting import nested
+from eager.base.recorder import Options, Span, Work, now, recorder
+from eager.core.dispatch import tracing
 
-_running: list[profile] = []  # the innermost last
+OTHERS: Final = (
+    "with_modules", "experimental_config", "execution_trace_observer", "acc_events", "use_cuda",
+    "use_device", "custom_trace_id_callback",
+)  # fmt: skip
+HIDDEN: Final = ("profiler", "launch")  # kinds that are no events
 
 
 class ProfilerActivity(enum.Enum):
@@ -27,85 +39,273 @@ class ProfilerActivity(enum.Enum):
     MTIA = enum.auto()
 
 
+class ProfilerAction(enum.Enum):
+    """Actions of a profile in one step of the program."""
+
+    NONE = 0
+    WARMUP = 1  # recorded and dropped: second builds are made there
+    RECORD = 2
+    RECORD_AND_SAVE = 3  # the last step of a cycle
+
+
+def schedule(
+    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0
+) -> Callable[[int], ProfilerAction]:
+    """A function of the step's number: after `skip_first` steps come cycles of `wait` steps without
+    a profile, `warmup` that are dropped and `active` that are recorded; `repeat` cycles, 0: without
+    end. Raises ValueError for a negative number, or active=0."""
+    if min(wait, warmup, repeat, skip_first) < 0 or active < 1:
+        raise ValueError("schedule: numbers of steps are not negative, and active is at least 1")
+    cycle = wait + warmup + active
+
+    def action(step: int) -> ProfilerAction:
+        at = step - skip_first
+        if at < 0 or (repeat and at >= repeat * cycle):
+            return ProfilerAction.NONE
+        at %= cycle
+        if at < wait:
+            return ProfilerAction.NONE
+        if at < wait + warmup:
+            return ProfilerAction.WARMUP
+        last = at == cycle - 1
+        return ProfilerAction.RECORD_AND_SAVE if last else ProfilerAction.RECORD
+
+    return action
+
+
+def tensorboard_trace_handler(
+    dir_name: str, worker_name: str | None = None, use_gzip: bool = False
+) -> Callable[[profile], None]:
+    """An `on_trace_ready` that writes each trace into a folder, under the name that TensorBoard's
+    plugin looks for: `<worker>.<milliseconds>.pt.trace.json`."""
+    refuse("tensorboard_trace_handler", "traces are written as plain JSON", use_gzip=use_gzip)
+
+    def handle(found: profile) -> None:
+        Path(dir_name).mkdir(parents=True, exist_ok=True)
+        worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
+        name = f"{worker}.{time.time_ns() // 1_000_000}.pt.trace.json"
+        found.export_chrome_trace(str(Path(dir_name) / name))
+
+    return handle
+
+
+@dataclass(frozen=True)
+class Event:
+    """One run of something: microseconds from the profile's begin on, in all and by itself."""
+
+    name: str
+    start: float
+    end: float
+    thread: int
+    self_cpu_time_total: float
+    input_shapes: str = ""
+    stack: tuple[str, ...] = ()
+    flops: float = 0.0
+    self_cpu_memory_usage: int = 0
+    kind: str = ""
+    count: int = 1
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+    @property
+    def cpu_time_total(self) -> float:
+        return max(self.end - self.start, self.self_cpu_time_total)
+
+
 @dataclass(frozen=True)
 class Timing:
-    """All the times that a part was run, in microseconds."""
+    """All the runs of what has one name, in microseconds."""
 
     key: str
     count: int
     cpu_time_total: float
+    self_cpu_time_total: float = 0.0
+    input_shapes: str = ""
+    stack: tuple[str, ...] = ()
+    flops: float = 0.0
+    self_cpu_memory_usage: int = 0  # bytes of the results of ops of eager
 
     @property
     def cpu_time(self) -> float:
-        return self.cpu_time_total / self.count
+        return self.cpu_time_total / self.count if self.count else 0.0
+
+
+SORTS: Final = (
+    "self_cpu_time_total", "cpu_time_total", "cpu_time", "count", "flops", "self_cpu_memory_usage",
+)  # fmt: skip
 
 
 class Timings(list[Timing]):
-    """List of parts that `key_averages()` returns."""
+    """List of averages that `key_averages()` returns."""
 
-    def table(self, sort_by: str | None = None, row_limit: int = 100, **layout: Any) -> str:
-        """A line for each part, the one with the most `sort_by` first: the total time, "cpu_time"
-        (the average) or "count". How wide columns are is not asked for."""
-        del layout
-        key = (sort_by or "cpu_time_total").removeprefix("self_")
-        if key not in ("cpu_time_total", "cpu_time", "count"):
-            ignore("table", sort_by=sort_by)
-            key = "cpu_time_total"
-        width = max([4, *(len(p.key) for p in self)])
-        lines = [f"{'Name':<{width}}  {'Total us':>12}  {'Average us':>12}  {'Calls':>7}"]
-        if not self:
-            lines.append("no part has a name: `with record_function(name)` gives one")
-        for p in sorted(self, key=lambda p: -getattr(p, key))[:row_limit]:
-            lines.append(
-                f"{p.key:<{width}}  {p.cpu_time_total:>12.1f}  {p.cpu_time:>12.1f}  {p.count:>7}"
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_name_column_width: int = 55,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+        **layout: Any,
+    ) -> str:
+        """A line for each, the one with the most `sort_by` first: "cpu_time_total" (in all),
+        "self_cpu_time_total" (without what is inside), "cpu_time" (the average), "count",
+        "flops" or "self_cpu_memory_usage". Raises ValueError for another sort."""
+        del layout  # how wide other columns are
+        refuse(
+            "table", "all events are rows: sort_by='cpu_time_total' puts the outer ones first",
+            top_level_events_only=top_level_events_only,
+        )  # fmt: skip
+        key = sort_by or "cpu_time_total"
+        if key not in SORTS:
+            raise ValueError(f"table: sort_by={sort_by!r}: there are {', '.join(SORTS)}")
+        rows = sorted(self, key=lambda p: -getattr(p, key))
+        rows = rows if row_limit < 0 else rows[:row_limit]
+        names = [_cut(f"{p.key} {p.input_shapes}".strip(), max_name_column_width) for p in rows]
+        width = max([4, *map(len, names)])
+        lines = [header] if header else []
+        more = [
+            (f"{title:>{size}}", [f"{getattr(p, name):>{size},.0f}" for p in rows])
+            for name, title, size in (
+                ("self_cpu_memory_usage", "Bytes", 14),
+                ("flops", "FLOPs", 16),
             )
+            if any(getattr(p, name) for p in rows)
+        ]
+        head = f"{'Self us':>12}  {'Total us':>12}  {'Average us':>12}  {'Calls':>7}"
+        head = "  ".join([head, *(title for title, _ in more)])
+        lines.append(f"{'Name':<{width}}  {head}")
+        if not self:
+            lines.append("nothing ran that is an op, a jitted call or a record_function(name)")
+        lines += [
+            f"{name:<{width}}  {p.self_cpu_time_total:>12.1f}  {p.cpu_time_total:>12.1f}  "
+            + "  ".join([f"{p.cpu_time:>12.1f}  {p.count:>7}", *(cells[i] for _, cells in more)])
+            for i, (name, p) in enumerate(zip(names, rows, strict=True))
+        ]
         return "\n".join(lines)
+
+    def total_average(self) -> Timing:
+        """The sum of all."""
+        own = sum(p.self_cpu_time_total for p in self)
+        return Timing("Total", sum(p.count for p in self), own, own)
+
+
+def _cut(name: str, width: int) -> str:
+    return name if len(name) <= width else name[: width - 3] + "..."
 
 
 class record_function(contextlib.ContextDecorator):
-    """A part of the program, by name: a `with` block, or a function."""
+    """A part of the program, by name: a `with` block, or a function. Inside a jitted function it is
+    no event: kernels there may be of several parts."""
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name = name
-        self.begun = 0.0
+        self.begun = 0
 
     def __enter__(self) -> record_function:
-        if _running:
-            self.begun = time.perf_counter()
+        if recorder.options and not tracing():
+            self.begun = now()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if _running and self.begun:
-            _running[-1].spans.append((self.name, self.begun, time.perf_counter()))
+        if recorder.options and self.begun:
+            recorder.add(Work(self.name, "range"), self.begun)
+
+
+@dataclass(eq=False)
+class _Recording:
+    """A stretch that is recorded."""
+
+    options: Options
+    begun: int
+    begin: int
+    spans: list[Span] = field(default_factory=list)
+    end: int = 0
 
 
 class profile:
-    """Records the parts that run inside its `with` block, or between `start()` and `stop()`."""
+    """Records what runs inside its `with` block, or between `start()` and `stop()`.
+
+    With a `schedule` the program calls `step()` after each of its steps, and what is recorded is
+    the last cycle; `on_trace_ready(self)` is called at the end of each. `record_shapes`,
+    `with_flops`, `with_stack` (the lines that lead to each op) and `profile_memory` (the bytes of
+    the results of eager's ops) add to the events. Raises NotImplementedError for options that
+    would do nothing."""
 
     def __init__(
         self,
+        enabled: bool = True,
         *,
-        activities: Iterable[ProfilerActivity] = (),
+        activities: Iterable[ProfilerActivity] | None = None,
+        schedule: Callable[[int], ProfilerAction] | None = None,
         on_trace_ready: Callable[[profile], Any] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
         **options: Any,
     ) -> None:
-        others = [each.name for each in activities if each is not ProfilerActivity.CPU]
-        ignore("profile", activities=others or None, **options)
+        others = [each.name for each in activities or () if each is not ProfilerActivity.CPU]
+        ignore("profile", activities=others or None)
+        if unknown := sorted(set(options) - set(OTHERS)):
+            raise TypeError(f"profile() got an unexpected keyword argument {unknown[0]!r}")
+        refuse("profile", "jitcap.profile() has lines and functions", **options)
+        self.enabled = enabled
+        self.schedule = schedule
         self.on_trace_ready = on_trace_ready
-        self.spans: list[tuple[str, float, float]] = []
+        self.record_shapes, self.with_flops = record_shapes, with_flops
+        self.with_stack, self.profile_memory = with_stack, profile_memory
         self.step_num = 0
+        self._now: _Recording | None = None
+        self._last: _Recording | None = None
+
+    @property
+    def _action(self) -> ProfilerAction:
+        if self.schedule is None:
+            return ProfilerAction.RECORD
+        return self.schedule(self.step_num)
 
     def start(self) -> None:
-        _running.append(self)
+        """Begin. RuntimeError if it runs."""
+        if self._now is not None:
+            raise RuntimeError("the profile runs already")
+        if self.enabled and self._action is not ProfilerAction.NONE:
+            self._begin()
 
     def stop(self) -> None:
-        _running.remove(self)
-        if self.on_trace_ready is not None:
-            self.on_trace_ready(self)
+        """End; what is recorded so far is ready."""
+        kept = self._action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+        self._end(keep=kept)
 
     def step(self) -> None:
-        """A step of the training is done."""
+        """A step of the program is done: the schedule says what becomes of the next."""
+        done = self._action
         self.step_num += 1
+        if self.schedule is None or not self.enabled:
+            return
+        coming = self._action
+        if done is ProfilerAction.RECORD_AND_SAVE:
+            self._end(keep=True)
+        elif done is ProfilerAction.WARMUP:
+            self._end(keep=False)
+        if self._now is None and coming is not ProfilerAction.NONE:
+            self._begin()
+
+    def _begin(self) -> None:
+        options = Options(stack=self.with_stack)
+        self._now = _Recording(options, recorder.start(options), now())
+
+    def _end(self, *, keep: bool) -> None:
+        found, self._now = self._now, None
+        if found is None:
+            return
+        found.end = now()
+        found.spans = recorder.stop(found.options, found.begun)
+        if keep:
+            self._last = found
+            if self.on_trace_ready is not None:
+                self.on_trace_ready(self)
 
     def __enter__(self) -> profile:
         self.start()
@@ -114,24 +314,80 @@ class profile:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def key_averages(self, **grouping: Any) -> Timings:
-        """The parts by name. They are grouped by nothing else."""
-        ignore("key_averages", **grouping)
-        found: dict[str, list[float]] = {}
-        for name, begun, ended in self.spans:
-            found.setdefault(name, []).append((ended - begun) * 1e6)
-        return Timings(Timing(name, len(times), sum(times)) for name, times in found.items())
+    def events(self) -> list[Event]:
+        """All that ran in the last recording, in order; none where there was no recording."""
+        found = self._last
+        if found is None:
+            return []
+        by_thread: dict[int, list[Span]] = {}
+        for s in found.spans:
+            if s.start >= found.begin and s.end <= found.end:
+                by_thread.setdefault(s.thread, []).append(s)
+        made = []
+        for thread, spans in by_thread.items():
+            for entry in nested(spans, ranges=True)[0]:
+                s = entry.span
+                if s.part.kind in HIDDEN:
+                    continue
+                start, end = ((t - found.begin) / 1e3 for t in (s.start, s.end))
+                made.append(self._event(s, start, end, thread, max(entry.own, 0) / 1e3))
+        return sorted(made, key=lambda e: (e.start, -e.end))
+
+    def _event(self, s: Span, start: float, end: float, thread: int, own: float) -> Event:
+        part = s.part
+        shapes = part.shapes if self.record_shapes else ""
+        stack = (part.stack or tuple(part.lines)) if self.with_stack else ()
+        flops = (part.products + part.operations) * s.runs if self.with_flops else 0.0
+        nbytes = part.allocated if self.profile_memory else 0
+        return Event(
+            part.name, start, end, thread, own, shapes, stack, flops, nbytes, part.kind, s.runs
+        )
+
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0
+    ) -> Timings:
+        """The events by name; also by shapes, or by the innermost lines. RuntimeError where these
+        were not recorded."""
+        if group_by_input_shape and not self.record_shapes:
+            raise RuntimeError("key_averages: shapes are recorded by profile(record_shapes=True)")
+        if group_by_stack_n and not self.with_stack:
+            raise RuntimeError("key_averages: lines are recorded by profile(with_stack=True)")
+        groups: dict[Any, list[Event]] = {}
+        for e in self.events():
+            shapes = e.input_shapes if group_by_input_shape else ""
+            groups.setdefault((e.name, shapes, e.stack[:group_by_stack_n]), []).append(e)
+        return Timings(
+            Timing(
+                name, sum(e.count for e in events), sum(e.cpu_time_total for e in events),
+                sum(e.self_cpu_time_total for e in events), shapes, stack,
+                sum(e.flops for e in events), sum(e.self_cpu_memory_usage for e in events),
+            )
+            for (name, shapes, stack), events in groups.items()
+        )  # fmt: skip
 
     def export_chrome_trace(self, path: str) -> None:
-        """The parts as a file that trace viewers read."""
-        events = [
-            {"name": name, "ph": "X", "pid": 0, "tid": 0, "ts": begun * 1e6,
-             "dur": (ended - begun) * 1e6}
-            for name, begun, ended in self.spans
+        """Write the events as a file that Perfetto and chrome://tracing open."""
+        process, main = os.getpid(), threading.get_ident()
+        rows = [
+            {
+                "name": e.name, "ph": "X", "cat": e.kind, "pid": process,
+                "tid": 0 if e.thread == main else e.thread, "ts": e.start, "dur": e.end - e.start,
+                "args": {"shapes": e.input_shapes, "stack": list(e.stack)},
+            }
+            for e in self.events()
         ]  # fmt: skip
-        Path(path).write_text(json.dumps({"traceEvents": events}))
+        Path(path).write_text(json.dumps({"traceEvents": rows}))
 
-
-def schedule(**counts: int) -> None:
-    """Ignore a schedule of steps, with a warning: all steps are recorded."""
-    ignore("profiler.schedule", **counts)
+    def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
+        """Write "outer line;inner line;name microseconds" for each, which flame graphs are made of.
+        RuntimeError without `with_stack`, ValueError for another metric."""
+        if not self.with_stack:
+            raise RuntimeError("export_stacks: lines are recorded by profile(with_stack=True)")
+        if metric != "self_cpu_time_total":
+            raise ValueError(f"export_stacks: metric={metric!r}: there is self_cpu_time_total")
+        sums: dict[str, float] = {}
+        for e in self.events():
+            line = ";".join([*reversed(e.stack), e.name]).replace(" ", "_")
+            sums[line] = sums.get(line, 0.0) + e.self_cpu_time_total
+        rows: Sequence[str] = [f"{line} {int(us)}" for line, us in sums.items() if int(us)]
+        Path(path).write_text("\n".join(rows) + "\n")

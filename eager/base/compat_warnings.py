@@ -98,6 +98,16 @@ def user_place() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
+def user_places() -> tuple[str, ...]:
+    """The user's lines that lead to this call, the innermost first: file:line."""
+    frame, found = sys._getframe(1), []
+    while frame is not None:
+        if not is_ours(frame.f_globals) and not is_passed_over(frame):
+            found.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+        frame = frame.f_back  # type: ignore[assignment]
+    return tuple(found)
+
+
 def user_line() -> str:
     """The user's line as messages show it: (at file:line)."""
     return f"(at {user_place()})"

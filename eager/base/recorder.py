@@ -43,15 +43,16 @@ class Work:
     nbytes: float = 0.0
     products: float = 0.0
     operations: float = 0.0
+    allocated: int = 0  # bytes of new memory
+    stack: tuple[str, ...] = ()  # the user's lines that led there, the innermost first
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Options:
-    """Options of a recording: `memory`, allocations are recorded, too; `stack`, the user's lines of
-    each eager op."""
+    """Options of a recording. `stack`: with each op of eager all of the user's lines that led to
+    it."""
 
-    memory: bool = False
-    stack: bool = True
+    stack: bool = False
 
 
 class Span(NamedTuple):

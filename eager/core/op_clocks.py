@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.base.compat_warnings import user_place
+from eager.base.compat_warnings import user_place, user_places
 from eager.base.recorder import Recorder, Work, now, recorder
 from eager.core import dispatch, on_device
 from eager.device.array import DeviceArray
@@ -65,8 +65,15 @@ def _note(fn: Any, operands: Sequence[Any], result: Any, start: int) -> None:
     if name in ("dot", "conv") and made:
         inner = arrays[0].shape[-1:] if name == "dot" else arrays[1].shape[1:]
         products, operations = 2.0 * made[0].size * math.prod(inner), 0.0
-    line = {user_place(): 1.0}
-    recorder.add(Work(name, "eager op", shapes, line, nbytes, products, operations), start, end)
+    stack = user_places() if recorder.asked("stack") else ()
+    line = {stack[0] if stack else user_place(): 1.0}
+    new = sum(x.size * x.dtype.itemsize for x in made if not _is_view(x))
+    work = Work(name, "eager op", shapes, line, nbytes, products, operations, new, stack)
+    recorder.add(work, start, end)
+
+
+def _is_view(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and isinstance(array.base, np.ndarray)
 
 
 def install(_: Recorder) -> None:

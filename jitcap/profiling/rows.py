@@ -16,6 +16,7 @@ from dataclasses import field
 from typing import Final
 
 from eager.base.dataclass import dataclass
+from eager.base.nesting import Nested, nested
 from eager.base.recorder import Span, Work
 
 GROUPS: Final = ("kernel", "line", "module")
@@ -87,8 +88,8 @@ def timeline(spans: Sequence[Span], begin: int, end: int, thread: int) -> Timeli
     found: list[tuple[Span, Work, int]] = []
     covered = taken = 0
     for ident, own in by_thread.items():
-        rows, top = _nested(own)
-        found += rows
+        opened, top = nested(own)
+        found += [row for entry in opened for row in _parts(entry)]
         if ident == thread:
             covered = top
             taken = sum(s.end - s.start for s in own if s.part.kind == "profiler")
@@ -97,46 +98,7 @@ def timeline(spans: Sequence[Span], begin: int, end: int, thread: int) -> Timeli
     return Timeline(tuple(found), begin, end, thread, taken)
 
 
-@dataclass(slots=True, eq=False)
-class _Open:
-    """A span around what comes: time of it that is in none inside, and where its first launch
-    began, without those before."""
-
-    span: Span
-    own: int
-    before: int = -1
-    hidden: bool = False  # what the profiler does for itself
-
-
-def _nested(spans: list[Span]) -> tuple[list[tuple[Span, Work, int]], int]:
-    """The spans of one thread with their own times, and the time of the outermost ones."""
-    spans.sort(key=lambda s: (s.start, -s.end))
-    made: list[_Open] = []
-    stack: list[_Open] = []
-    top = 0
-    for s in spans:
-        while stack and stack[-1].span.end <= s.start:
-            stack.pop()
-        outer = stack[-1] if stack else None
-        if outer is not None and outer.hidden:
-            continue
-        entry = _Open(s, s.own if s.own >= 0 else s.end - s.start)
-        entry.hidden = s.part.kind == "profiler"
-        made.append(entry)
-        if s.part.kind == "range" or (s.own >= 0 and s.end == s.start):  # no part of the nesting
-            continue
-        if outer is None:
-            top += s.end - s.start
-        elif s.own < 0 or outer.span.own < 0:  # compiled code has taken off its own
-            if s.part.kind == "launch" and outer.span.part.kind == "call" and outer.before < 0:
-                outer.before = s.start - outer.span.start
-                outer.before -= outer.span.end - outer.span.start - outer.own
-            outer.own -= s.end - s.start
-        stack.append(entry)
-    return [row for entry in made for row in _parts(entry)], top
-
-
-def _parts(entry: _Open) -> Iterator[tuple[Span, Work, int]]:
+def _parts(entry: Nested) -> Iterator[tuple[Span, Work, int]]:
     """The rows of a span: a call is guards, then what comes after compiled code."""
     s, own = entry.span, max(entry.own, 0)
     if s.part.kind != "call":
