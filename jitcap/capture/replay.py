@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from eager.base.dataclass import dataclass
 from jitcap.base.origin import Item, Origin
-from jitcap.base.terms import Row, Term, attribute, filled, method
+from jitcap.base.terms import Row, Term, attribute, filled, method, text
 from jitcap.guards.guard import Unnamed
 
 # Fields of a tensor by the names with which a program writes them.
@@ -99,3 +99,12 @@ class Maker(Protocol):
     def is_made(self, value: Any) -> bool: ...
     def is_outside(self, value: Any) -> bool: ...
     def written_at(self, twin: Any, key: Any) -> str: ...
+
+
+def attributes(make: Maker, name: str, value: Any) -> list[Row]:
+    """Statements that give the object `name` the attributes of one."""
+    fields = getattr(value, "__dict__", None)
+    if not fields:
+        return []
+    pairs = [part for k, v in fields.items() for part in (text(k), make.expr(v))]
+    return [("do", method(attribute(name, "__dict__"), "update", ("dict", *pairs)))]

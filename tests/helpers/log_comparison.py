@@ -10,7 +10,7 @@ import pytest
 
 from eager.core.tensor import Tensor
 from jitcap.base.walks import reach
-from jitcap.capture.control.contents import mark_of_part, reachable
+from jitcap.capture.control.contents import Snapshot, can_change, reachable
 from jitcap.capture.control.log import Region
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.tensors import TensorShadow
@@ -26,31 +26,20 @@ class Heap:
 
     def __init__(self, session):
         self.session = session
-        self.shadows = {id(s): (s, mark_of_part(s)) for s in self._shadows()}
         roots = [*session.vm.frames, *session.vm.generators, *session.made.values()]
         roots += [s.twin for s in self._shadows()]
-        self.seen = {id(obj): obj for obj in reach(roots, self._parts, id)}
-        marks = {key: self._mark(obj) for key, obj in self.seen.items()}
-        self.marks = {key: mark for key, mark in marks.items() if mark is not None}
-        tensors = [t for t in self.seen.values() if isinstance(t, Tensor)]
-        self.counters = {id(t._storage): (t._storage, mark_of_part(t._storage)) for t in tensors}
+        seen = [x for x in reach(roots, self._parts, id) if can_change(x)]
+        counters = [x._storage for x in seen if isinstance(x, Tensor)]
+        made = [x for x in seen if session.outside.shadow(x) is None]
+        every = {id(x): x for x in (*self._shadows(), *made, *counters)}
+        self.before = {key: Snapshot.of(x, []) for key, x in every.items()}
 
     def changes(self):
         """The objects that were there and are different now."""
-        for shadow in self._shadows():
-            _, before = self.shadows.get(id(shadow), (shadow, ()))  # it was loaded since
-            if mark_of_part(shadow) != before:
+        yield from (x.obj for x in self.before.values() if x.is_changed())
+        for shadow in self._shadows():  # those that were loaded since
+            if id(shadow) not in self.before and _is_written(shadow):
                 yield shadow
-        for key, before in self.marks.items():
-            now = self._mark(self.seen[key])
-            if now is not None and now != before:
-                yield self.seen[key]
-        for storage, before in self.counters.values():
-            if mark_of_part(storage) != before:
-                yield storage
-
-    def known(self):
-        return {*self.marks, *self.shadows, *self.counters}
 
     def _shadows(self):
         return [part for s in self.session.outside.by_real.values() for part in s.parts()]
@@ -58,14 +47,17 @@ class Heap:
     def _parts(self, obj):
         return [x for x in reachable(self.session, obj) if id(x) not in self.session.idle]
 
-    def _mark(self, obj):
-        """None for what cannot be changed, and for a twin: it has its shadow."""
-        return None if self.session.outside.by_twin.get(id(obj)) else mark_of_part(obj)
+
+def _is_written(shadow):
+    fields = shadow.mark()
+    if isinstance(shadow, TensorShadow):  # its counters are objects of their own
+        return any(name != "_storage" for name, _ in fields)
+    return fields != ()
 
 
 def _compare(region):
     found = [record.obj for record in region.written()]
-    sure, known = [*region.heap.changes()], region.heap.known()
+    sure, known = [*region.heap.changes()], region.heap.before
     found_ids, sure_ids = {*map(id, found)}, {*map(id, sure)}
 
     def follows(x):

@@ -26,6 +26,7 @@ from jitcap.capture.kinds.classes import (
     acts_by_itself,
     class_raw,
     guarded_mro,
+    made_class,
     refuse_class_hooks,
     refuse_hooks,
 )
@@ -107,7 +108,7 @@ def _type(s: Session, /, *args: Any, **kwargs: Any) -> Any:
     args = (kind_of(args[0]).to_native(s, args[0]), *args[1:])
     refuse_hooks(s, meta, META_HOOKS)
     refuse_class_hooks(s, meta, args[1], args[2])
-    return s.made_inside(type(*args, **kwargs))
+    return made_class(s, type(*args, **kwargs))
 
 
 @handles_each(isinstance, issubclass)

@@ -1,135 +1,223 @@
-"""Capture: the contents of objects that a program can change. an object -> what it has, and holds.
+"""Capture: snapshots of objects that a program can change. an object -> what it has, and holds.
 
-`mark_of` is equal as long as an object is not changed, `contents_of` can be compared and put back,
-`parts_of` are the objects that it leads to. What is only loaded from outside is no change: of a
-twin the difference to what was loaded is looked at, of an object that was made inside its contents.
+`KINDS` has a row for each kind of object: how it is read, how one of its entries is set, and what
+it leads to. Of an object from outside the shadow is read: what is only loaded is no change.
 """
 
 from __future__ import annotations
 
-import collections
-import functools
 import gc
 import itertools
+import operator
 import warnings
-from collections.abc import Iterable
-from contextlib import suppress
-from types import BuiltinMethodType, CellType, FunctionType, MethodType
-from typing import Any, Final
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import CellType, FunctionType, MemberDescriptorType, ModuleType
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from eager import random
+from eager.base.dataclass import dataclass
 from eager.core.storage import Storage
-from eager.core.tensor import Tensor
-from jitcap.base.call_policy import is_python_class
+from eager.core.tensor import UNREAD, Tensor
+from jitcap.base.call_policy import is_python_class, per_class
 from jitcap.base.origin import is_unset
-from jitcap.capture.control.histories import place_of
+from jitcap.capture.control.histories import Place, place_of
 from jitcap.capture.interpret import Frame, Generator
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.base import parts_of as items_of
 from jitcap.capture.kinds.cells import CellShadow, is_empty
 from jitcap.capture.kinds.iterators import Lazy
 from jitcap.capture.kinds.mappings import DictShadow
-from jitcap.capture.kinds.objects import slots_of
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
 from jitcap.capture.outside import Shadow
 
-Mark = tuple[Any, ...]
+PLACE: Final = "its place on the tape"
+_OWN: Final = ("_array", "_view", "_hooks", "_accumulate_hooks", "_retains")
 _ROUNDS: Final = (
     itertools.product, itertools.permutations, itertools.combinations,
     itertools.combinations_with_replacement, itertools.cycle,
 )  # fmt: skip
 
 
+class Kind(NamedTuple):
+    """The way to read objects. `entries`: what a way of a branch can set one by one, with `put`
+    (MISSING removes); `held`: other values, by identity; `state`: the rest; `others`: objects that
+    are written with it; `parts`: what it leads to, if that is not what it has; `loaded`: an entry
+    of one from outside, as it was read."""
+
+    entries: Callable[[Any], dict[Any, Any]] = lambda _: {}
+    held: Callable[[Any], list[Any]] = lambda _: []
+    state: Callable[[Any], Any] = lambda _: None
+    others: Callable[[Any], list[Any]] = lambda _: []
+    parts: Callable[[Any], list[Any]] | None = None
+    put: Callable[[Any, Any, Any], None] | None = None
+    loaded: Callable[[Any, Any], Any] = lambda obj, key: MISSING
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """An object (of one from outside its shadow) as it was at one moment. `parts`: what it led to;
+    `memory`: of a tensor, and of what belongs to it, where it was traced."""
+
+    obj: Any
+    entries: dict[Any, Any]
+    held: list[Any]
+    state: Any
+    parts: list[Any]
+    memory: Any = None
+
+    @classmethod
+    def of(cls, obj: Any, parts: list[Any], memory: Any = None) -> Snapshot:
+        kind = kind_of(type(obj))
+        return cls(obj, kind.entries(obj), kind.held(obj), kind.state(obj), parts, memory)
+
+    def is_changed(self) -> bool:
+        return not self.keeps_rest() or any(True for _ in self.differences())
+
+    def keeps_rest(self) -> bool:
+        """True if all besides the entries is as it was, and so is their order."""
+        kind, before = kind_of(type(self.obj)), self.entries
+        held, now = kind.held(self.obj), kind.entries(self.obj)
+        if kind.state(self.obj) != self.state or len(held) != len(self.held):
+            return False
+        both = (before, now), (now, before)
+        order, later = ([_name(key) for key in a if key in b] for a, b in both)
+        ordered = order == later or isinstance(self.obj, Shadow)  # which is in order of reading
+        return ordered and all(map(_is_same, held, self.held))
+
+    def differences(self) -> Iterator[tuple[Any, Any, Any]]:
+        """The entries that are others now: key, before, now (MISSING: none)."""
+        kind, before = kind_of(type(self.obj)), self.entries
+        now = kind.entries(self.obj)
+        for key in {**before, **now}:
+            old = before[key] if key in before else kind.loaded(self.obj, key)
+            new = now.get(key, MISSING)
+            if not _is_same(old, new):
+                yield key, old, new
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and type(a) in (int, Place) and bool(a == b))
+
+
+def _name(key: Any) -> Any:
+    return key if type(key) in (int, str) else id(key)
+
+
+def can_change(obj: Any) -> bool:
+    """True if a program can change an object."""
+    if isinstance(obj, type):
+        return is_python_class(obj)
+    return kind_of(type(obj)) not in (_IN_C, _FIXED)
+
+
+def value_of(obj: Any) -> Any:
+    """The object of the program that a snapshot is of."""
+    return obj.twin if isinstance(obj, Shadow) else obj
+
+
+def parts_of(obj: Any) -> list[Any]:
+    """Values that an object refers to."""
+    kind = kind_of(type(obj))
+    if kind.parts is not None:
+        return kind.parts(obj)
+    entries = kind.entries(obj)
+    return [*(k for k in entries if type(k) is not int), *entries.values(), *kind.held(obj)]
+
+
 def reachable(session: Any, obj: Any) -> list[Any]:
     """Values that an object of the program refers to."""
-    if isinstance(obj, FunctionType) and id(obj) not in session.made:
-        return []  # a function from outside has twins of its cells
-    if isinstance(obj, type) and id(obj) in session.made:
+    if isinstance(obj, FunctionType | type) and id(obj) not in session.made:
+        return []  # one from outside has twins of what it has
+    if isinstance(obj, type):
         return [*vars(obj).values()]
     shadow = session.outside.by_twin.get(id(obj))
-    found: list[Any] | None = None if shadow is None else shadow.reachable()
-    return parts_of(obj) if found is None else found
+    return parts_of(obj if shadow is None else shadow)
 
 
-def mark_of_part(x: Any) -> Mark | None:
-    """Contents as in `mark_of`, also of a shadow, a tensor (all that eager keeps of it, but for its
-    counters), and these counters."""
-    if isinstance(x, Storage):
-        return x.version, x.history
-    if isinstance(x, TensorShadow):
-        return tuple(pair for pair in x.mark() if pair[0] != "_storage")
-    if isinstance(x, Shadow):
-        return x.mark()
-    return _mark_of_tensor(x) if isinstance(x, Tensor) else mark_of(x)
+@per_class
+def kind_of(cls: type) -> Kind:
+    """The row of a class."""
+    found = next(row for base in cls.__mro__ for known, row in KINDS.items() if base is known)
+    if found is not KINDS[object] or is_python_class(cls):
+        return found
+    return _ITERATOR if hasattr(cls, "__next__") else _IN_C
 
 
-def _mark_of_tensor(t: Tensor) -> Mark:
-    fields = fields_of_instance(t)
-    fields.pop("_counts")
-    return tuple((k, id(v)) for k, v in fields.items())
+# ---- what the rows ask
 
 
-def mark_of(obj: Any) -> Mark | None:
-    """The contents of an object that can change, by identity; None for what cannot."""
-    if isinstance(obj, list | collections.deque):
-        return *own_of(obj), *map(id, items_of(obj))
-    if isinstance(obj, dict):
-        return *own_of(obj), *((_name(k), id(v)) for k, v in _items(obj))
-    if isinstance(obj, set):
-        return *own_of(obj), frozenset(map(_name, items_of(obj)))
-    if isinstance(obj, bytearray):
-        return *own_of(obj), bytes(obj)
-    if isinstance(obj, np.ndarray):
-        return obj.shape, obj.strides, obj.dtype, obj.tobytes()
-    if isinstance(obj, BaseException):
-        return *own_of(obj), *((k, id(v)) for k, v in fields_of_instance(obj).items())
-    if isinstance(obj, CellType):
-        return () if is_empty(obj) else (id(obj.cell_contents),)
-    if isinstance(obj, Frame):
-        return obj.pc, tuple(map(id, obj.stack)), tuple((k, id(v)) for k, v in obj.fast.items())
-    if isinstance(obj, Generator):
-        return obj.started, obj.running, id(obj.frame)
-    if isinstance(obj, random.Generator):
-        return obj.seed_value, obj.ordinal
-    if isinstance(obj, FunctionType):
-        parts = obj.__defaults__, obj.__kwdefaults__, obj.__code__, obj.__name__, obj.__doc__
-        return tuple(map(id, parts))
-    if isinstance(obj, type):
-        return tuple((k, id(v)) for k, v in vars(obj).items()) if is_python_class(obj) else None
-    if isinstance(obj, functools.partial):
-        return tuple((k, id(v)) for k, v in obj.__dict__.items())
-    if is_python_class(type(obj)):
-        return tuple((k, id(v)) for k, v in fields_of_instance(obj).items())
-    return (_position(obj),) if hasattr(type(obj), "__next__") else None
+@per_class
+def _slots(cls: type) -> list[Any]:
+    """Slots of a class and its bases, and what they have instead if they are written in C."""
+    pairs = [(base, x) for base in cls.__mro__ if base is not Tensor for x in vars(base).values()]
+    return [x for base, x in pairs if type(x) is MemberDescriptorType and x.__objclass__ is base]
 
 
-def own_of(obj: Any) -> tuple[int, ...]:
-    """Parts of a container or an error besides its entries or attributes, by identity."""
-    return tuple(map(id, _beside(obj)))
+def namespace_of(obj: Any) -> list[dict[str, Any]]:
+    """The dictionary of an instance, if it has one."""
+    return [object.__getattribute__(obj, "__dict__")] if type(obj).__dictoffset__ else []
 
 
-def _beside(obj: Any) -> list[Any]:
-    """Slots, which the program's classes may have; the arguments of an error, and its cause; what
-    makes the entries that a dictionary lacks."""
-    own: list[Any] = []
-    if isinstance(obj, BaseException):
-        own = [obj.args, obj.__cause__, obj.__suppress_context__]
-    elif isinstance(obj, collections.defaultdict):
-        own = [obj.default_factory]
-    return [*own, *slots_in(obj).values()] if is_python_class(type(obj)) else own
+def _in_slots(obj: Any) -> list[Any]:
+    return [MISSING if is_unset(slot, obj) else slot.__get__(obj) for slot in _slots(type(obj))]
 
 
-def _items(table: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
-    """The entries in their order, which an `OrderedDict` keeps beside that of the dictionary."""
-    if isinstance(table, collections.OrderedDict):
-        return collections.OrderedDict.items(table)
-    return dict.items(table)
+def _attributes(obj: Any) -> list[Any]:
+    return [*_in_slots(obj), *namespace_of(obj)]
+
+
+def _put_element(x: list[Any], index: int, value: Any) -> None:
+    end = index + 1 if value is not MISSING and index < len(x) else len(x)
+    list.__setitem__(x, slice(index, end), [] if value is MISSING else [value])
+
+
+def _put_entry(cls: Any, table: dict[Any, Any], key: Any, value: Any) -> None:
+    if value is MISSING:
+        cls.__delitem__(table, key)
+    else:
+        cls.__setitem__(table, key, value)
+
+
+def _put_variable(cell: CellType, _: str, value: Any) -> None:
+    if value is MISSING:
+        del cell.cell_contents
+    else:
+        cell.cell_contents = value
+
+
+def _of_cell(cell: CellType) -> dict[Any, Any]:
+    return {} if is_empty(cell) else {"the variable": cell.cell_contents}
+
+
+def _tables(fn: FunctionType) -> list[Any]:
+    return [fn.__defaults__, fn.__kwdefaults__, fn.__annotations__, fn.__closure__, fn.__dict__]
+
+
+def _of_tensor(t: Tensor) -> dict[str, Any]:
+    own = {k: v for k, v in vars(t).items() if k not in TENSOR_FIELDS}
+    return own if t._grad is UNREAD else {"_grad": t._grad, **own}
+
+
+def _put_field(t: Tensor, name: str, value: Any) -> None:
+    _put_entry(dict, vars(t), name, value)
+
+
+def _beside(t: Tensor) -> list[Any]:
+    """The hooks of a tensor, and the base of a view, which gets another history with it."""
+    return [t._hooks, t._accumulate_hooks, None if t._view is None else t._view.base]
+
+
+def _marks(s: TensorShadow) -> list[Any]:
+    """Changes to the fields of a stand-in, but for its gradient and its counters."""
+    return [pair for pair in s.mark() if pair[0] in TENSOR_FIELDS - {"_grad", "_storage"}]
 
 
 def _position(iterator: Any) -> Any:
-    """Place of a builtin iterator: its length hint, or what a copy of it would begin with; None if
+    """Place of a builtin iterator: its length hint, or what a copy of it would begin with; -1 if
     it has none, but for what it goes through."""
     if type(iterator) is Lazy:
         return iterator.moves
@@ -140,8 +228,7 @@ def _position(iterator: Any) -> Any:
         if type(iterator) is itertools.cycle:
             return _position(given[0])
         return [len(pool) for pool in given if type(pool) is tuple], rest
-    hint = getattr(iterator, "__length_hint__", None)
-    return hint() if hint is not None else None
+    return operator.length_hint(iterator, -1)
 
 
 def _reduced(iterator: Any) -> Any:
@@ -150,41 +237,21 @@ def _reduced(iterator: Any) -> Any:
         return iterator.__reduce__()
 
 
-def driven_by(iterator: Any) -> list[Any]:
+def _referents(obj: Any) -> list[Any]:
+    """Objects that one written in C refers to; none, of what stands for another. A tuple of its own
+    may have holes."""
+    ours = type(obj).__module__.startswith(("eager.", "jitcap."))
+    held = [] if ours or type(obj) is ModuleType else gc.get_referents(obj)
+    return [
+        x for each in held for x in (gc.get_referents(each) if type(each) is tuple else (each,))
+    ]
+
+
+def _driven_by(iterator: Any) -> list[Any]:
     """The iterators that a builtin one goes through."""
     held = gc.get_referents(iterator)
-    held += [x for each in held if type(each) is tuple for x in each]
+    held += [x for each in held if type(each) is tuple for x in gc.get_referents(each)]
     return [x for x in held if hasattr(type(x), "__next__")]
-
-
-def fields_of_instance(obj: Any) -> dict[str, Any]:
-    """The dictionary and the slots of an instance."""
-    fields: dict[str, Any] = {}
-    with suppress(AttributeError):
-        fields.update(object.__getattribute__(obj, "__dict__"))
-    return fields | slots_in(obj)
-
-
-def slots_in(obj: Any) -> dict[str, Any]:
-    """The slots of an instance."""
-    return {
-        name: MISSING if is_unset(descriptor, obj) else descriptor.__get__(obj)
-        for name, descriptor in slots_of(type(obj))
-    }
-
-
-def fields_in(obj: Any) -> dict[str, Any] | None:
-    """The dictionary of an instance; None where it has none."""
-    if isinstance(obj, type) or not is_python_class(type(obj)):
-        return None
-    with suppress(AttributeError):
-        found: dict[str, Any] = object.__getattribute__(obj, "__dict__")
-        return found
-    return None
-
-
-def _name(key: Any) -> Any:
-    return key if type(key) in (int, str) else id(key)
 
 
 class Holder:
@@ -194,82 +261,78 @@ class Holder:
         raise NotImplementedError
 
 
-def parts_of(obj: Any) -> list[Any]:
-    """Values that an object refers to."""
-    if isinstance(obj, Holder):
-        return obj.held()
-    if isinstance(obj, dict):
-        return [*dict.keys(obj), *dict.values(obj), *_of_class(obj)]
-    if isinstance(obj, list | collections.deque | tuple | set | frozenset):
-        return [*items_of(obj), *_of_class(obj)]
-    if isinstance(obj, BaseException):
-        return [*_beside(obj), obj.__dict__]
-    if isinstance(obj, np.ndarray):
-        return [obj.base]
-    if isinstance(obj, CellType):
-        return [] if is_empty(obj) else [obj.cell_contents]
-    if isinstance(obj, Frame):
-        return [*obj.stack, *obj.fast.values(), obj.namespace, *obj.handled, obj.function]
-    if isinstance(obj, Generator):
-        return [obj.frame]
-    if isinstance(obj, FunctionType):
-        return [*(obj.__closure__ or ()), obj.__defaults__, obj.__kwdefaults__, obj.__dict__]
-    if isinstance(obj, MethodType):
-        return [obj.__self__, obj.__func__]
-    if isinstance(obj, functools.partial):
-        return [obj.func, obj.args, obj.keywords, obj.__dict__]
-    if isinstance(obj, BuiltinMethodType):
-        return [obj.__self__]
-    if isinstance(obj, Tensor):
-        view = obj._view
-        hooks = [obj._hooks, obj._accumulate_hooks]
-        own = [v for k, v in vars(obj).items() if k not in TENSOR_FIELDS]
-        return [obj._grad, *hooks, *([] if view is None else [view.base]), *own]
-    if isinstance(obj, type) or not is_python_class(type(obj)):
-        return driven_by(obj) if hasattr(type(obj), "__next__") else []
-    return [*fields_of_instance(obj).values()]
+def _parts_of_shadow(shadow: Shadow) -> list[Any]:
+    found = shadow.reachable()
+    return parts_of(shadow.twin) if found is None else found
 
 
-def _of_class(obj: Any) -> list[Any]:
-    """The dictionary and the slots of an instance whose class derives from a container."""
-    fields = fields_in(obj)
-    return [*_beside(obj), *([] if fields is None else [fields])]
-
-
-def has_fields(obj: Any) -> bool:
-    """An instance whose state is its dictionary."""
-    cls = type(obj)
-    return (
-        is_python_class(cls)
-        and not isinstance(obj, type | dict | list | Tensor | Shadow | Frame)
-        and "__dict__" in dir(cls)
-        and type(getattr(obj, "__dict__", None)) is dict
-        and not any("__slots__" in vars(base) for base in cls.__mro__[:-1])
-    )
-
-
-def contents_of(x: Any) -> Any:
-    """Snapshot of what an object (of one from outside its shadow) has, to compare and to put back:
-    entries by their keys; None for a kind that has none."""
-    if isinstance(x, DictShadow):
-        return dict(x.twin), frozenset(x.known)
-    if isinstance(x, CellShadow):
-        return x.twin.cell_contents if x.changed() else MISSING
-    if isinstance(x, TensorShadow):
-        return contents_of(x.twin)
-    if isinstance(x, Tensor):
-        return fields_of_instance(x), x._grad, place_of(x)
-    if isinstance(x, Storage):
-        return x.version, x.history
-    return dict(vars(x)) if isinstance(x, type) else entries_of(x)
-
-
-def entries_of(obj: Any) -> dict[Any, Any]:
-    """Entries of a dictionary, a list, a cell or an instance that was made inside."""
-    if isinstance(obj, dict):
-        return dict(_items(obj))
-    if isinstance(obj, list):
-        return dict(enumerate(list.__iter__(obj)))
-    if isinstance(obj, CellType):
-        return {} if is_empty(obj) else {"cell_contents": obj.cell_contents}
-    return dict(object.__getattribute__(obj, "__dict__")) if has_fields(obj) else {}
+_OBJECT: Final = Kind(held=_attributes, others=namespace_of)
+_ITEMS: Final = _OBJECT._replace(held=lambda x: [*items_of(x), *_attributes(x)])
+_FIXED: Final = _OBJECT._replace(parts=_ITEMS.held)
+_TWIN: Final = Kind(parts=_parts_of_shadow)
+_IN_C: Final = Kind(parts=_referents)
+_ITERATOR: Final = Kind(
+    held=_driven_by, state=_position, others=_driven_by,
+    parts=lambda x: [*_driven_by(x), *_referents(x)],
+)  # fmt: skip
+KINDS: Final[dict[type, Kind]] = {
+    object: _OBJECT,
+    list: _OBJECT._replace(entries=lambda x: dict(enumerate(list.__iter__(x))), put=_put_element),
+    dict: _OBJECT._replace(entries=lambda x: dict(dict.items(x)), put=partial(_put_entry, dict)),
+    OrderedDict: _OBJECT._replace(
+        entries=lambda x: dict(OrderedDict.items(x)), put=partial(_put_entry, OrderedDict)
+    ),
+    tuple: _FIXED, frozenset: _FIXED, set: _ITEMS, deque: _ITEMS,
+    bytearray: _OBJECT._replace(state=bytes),
+    np.ndarray: Kind(
+        held=lambda x: [x.base, *_attributes(x)],
+        state=lambda x: (x.shape, x.strides, x.dtype, x.tobytes()),
+        others=lambda x: [x.base, *namespace_of(x)],
+    ),
+    np.void: Kind(parts=lambda x: [x.base], others=lambda x: [x.base]),
+    memoryview: Kind(parts=lambda x: [x.obj], others=lambda x: [x.obj]),
+    np.flatiter: _ITERATOR._replace(state=lambda x: x.index, others=lambda x: [x.base]),
+    itertools.cycle: _ITERATOR._replace(others=gc.get_referents),  # it fills a list of its own
+    BaseException: _OBJECT._replace(held=lambda e: [e.args, e.__cause__, *_attributes(e)]),
+    partial: _OBJECT,
+    CellType: Kind(_of_cell, put=_put_variable),
+    FunctionType: Kind(
+        held=lambda f: [*_tables(f), f.__code__, f.__name__, f.__qualname__, f.__doc__],
+        others=_tables, parts=_tables,
+    ),
+    type: Kind(lambda x: dict(vars(x)) if is_python_class(x) else {}, parts=lambda _: []),
+    Frame: Kind(
+        held=lambda x: [*x.stack, *x.fast.values(), x.namespace, *x.handled, x.function],
+        state=lambda x: (x.pc, *x.fast),
+    ),
+    Generator: Kind(
+        held=lambda x: [x.frame], state=lambda x: (x.started, x.running), others=lambda x: [x.frame]
+    ),
+    Holder: Kind(held=lambda x: x.held(), others=lambda x: x.held()),
+    random.Generator: Kind(state=lambda x: (x.seed_value, x.ordinal)),
+    Storage: Kind(state=lambda x: (x.version, x.history)),
+    Tensor: Kind(
+        lambda t: {PLACE: place_of(t), **_of_tensor(t)},
+        held=lambda t: [*(getattr(t, name) for name in _OWN), *_in_slots(t)],
+        others=lambda t: [t._storage, *_beside(t)],
+        parts=lambda t: [*_of_tensor(t).values(), *_beside(t), *_in_slots(t)],
+        put=_put_field,
+    ),
+    Shadow: _TWIN._replace(state=lambda s: s.mark()),
+    CellShadow: _TWIN._replace(
+        entries=lambda s: _of_cell(s.twin),
+        put=lambda s, key, value: _put_variable(s.twin, key, value),
+        loaded=lambda s, key: s.base,
+    ),
+    DictShadow: _TWIN._replace(
+        entries=lambda s: s.entries(),
+        state=lambda s: s.reordered() and [*map(_name, s.kind.keys(s.twin))],
+        put=lambda s, key, value: _put_entry(s.kind, s.twin, key, value),
+        loaded=lambda s, key: s.base.get(key, MISSING),
+    ),
+    TensorShadow: _TWIN._replace(
+        entries=lambda s: {PLACE: place_of(s.twin), **_of_tensor(s.twin)}, state=_marks,
+        put=lambda s, key, value: _put_field(s.twin, key, value),
+        loaded=lambda s, key: s.grad if key == "_grad" else s.extra.get(key, MISSING),
+    ),
+}  # fmt: skip

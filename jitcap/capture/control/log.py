@@ -19,23 +19,21 @@ from typing import Any, Final, Self
 import numpy as np
 
 from eager import random
-from eager.base.dataclass import dataclass
 from eager.core.storage import Storage
 from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced
+from jitcap.base.call_policy import is_python_class
 from jitcap.base.modes import Modes
 from jitcap.base.walks import reach
 from jitcap.capture.control.contents import (
-    Holder,
-    contents_of,
-    driven_by,
-    fields_in,
-    mark_of_part,
+    Snapshot,
+    kind_of,
+    namespace_of,
     reachable,
-    slots_in,
+    value_of,
 )
-from jitcap.capture.interpret import Frame, Generator
+from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.outside import Shadow
 from jitcap.graph.tracer import part_number
@@ -65,25 +63,15 @@ def _rest_of(session: Any) -> tuple[Any, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Record:
-    """An object (of one from outside its shadow) before its first write in a region: `mark` is
-    equal as long as it is not changed, `contents` is what can be put back (see `contents_of`)."""
-
-    obj: Any
-    mark: Any
-    contents: Any
-    memory: Any = None  # of a tensor, or of the counters of one: where it was traced
-
-    def is_changed(self) -> bool:
-        return bool(mark_of_part(self.obj) != self.mark)
-
-
 class Log:
     """The regions of one capture that are open, the innermost last."""
 
     def __init__(self) -> None:
         self.open: list[Region] = []
+
+    def goes_back(self) -> bool:
+        """True if what is written now may be put back."""
+        return any(region.goes_back for region in self.open)
 
     def writing(self, obj: Any) -> None:
         """An object is about to be written, or may be."""
@@ -101,15 +89,11 @@ class Log:
         for value in values if self.open else ():
             if type(value) in _FIXED or isinstance(value, Tensor):
                 continue
-            if hasattr(type(value), "__next__"):
-                for iterator in reach([value], driven_by, id):
-                    self.open[-1].note(iterator)
-            elif isinstance(value, _FILLED):
+            fields = namespace_of(value) if is_python_class(type(value)) else []
+            if fields or isinstance(value, _FILLED) or hasattr(type(value), "__next__"):
                 self.open[-1].note(value)
-            elif (fields := fields_in(value)) is not None:
-                for held in (value, *fields.values()):
-                    if held is value or isinstance(held, _FILLED):
-                        self.open[-1].note(held)
+            for held in (x for each in fields for x in each.values() if isinstance(x, _FILLED)):
+                self.open[-1].note(held)
 
     def running(self, function: FunctionType, owner: Any, given: Sequence[Any]) -> None:
         """A function of `eager` is run, which may write to the tensor that it is called on."""
@@ -128,10 +112,12 @@ class Region:
     a part of the graph. It is open inside of `with`; what it has written, the region around it has,
     too."""
 
+    goes_back = False
+
     def __init__(self, session: Any) -> None:
         self.session = session
-        self.records: dict[int, Record] = {}  # by id of what was written
-        self.parts: dict[int, tuple[Any, list[Any]]] = {}  # of that, what it led to before
+        self.records: dict[int, Snapshot] = {}  # what was written, as it was, by id
+        self.frames: dict[int, list[Any]] = {}  # what one led to, of which not all counts
         self.rest = _rest_of(session)
         # Roots from which the program's objects are reachable now.
         self.roots: list[Any] = [*session.vm.frames, *session.vm.generators]
@@ -158,44 +144,24 @@ class Region:
         """Note what a region inside has written."""
         for key, record in inner.records.items():
             self.records.setdefault(key, record)
-        for key, parts in inner.parts.items():
-            self.parts.setdefault(key, parts)
+        self.frames = inner.frames | self.frames
 
     def note(self, obj: Any) -> None:
-        """An object is about to be written."""
-        if obj is None or id(obj) in self.parts:
-            return
-        s = self.session
-        shadow = s.outside.by_twin.get(id(obj))
-        self.parts[id(obj)] = obj, reachable(s, obj)
-        memory = memory_of(obj)
-        for part in (obj,) if shadow is None else shadow.parts():
-            self._record(part, memory)
-        if isinstance(obj, Tensor):
-            self._record(obj._storage, memory)
-            base = None if obj._view is None else obj._view.base  # which gets another history
-            for held in (base, obj._hooks, obj._accumulate_hooks):
-                self.note(held)
-        elif isinstance(obj, np.ndarray | np.flatiter):
-            self.note(obj.base)
-        elif isinstance(obj, Generator):
-            self.note(obj.frame)
-        elif isinstance(obj, Holder):
-            for held in obj.held():
-                self.note(held)
-        elif isinstance(obj, FunctionType):
-            self.note(obj.__dict__)
-        elif shadow is None and (fields := fields_in(obj)) is not None:
-            self.note(fields)
-        elif id(obj) in s.dictionaries:
-            self.note(s.dictionaries[id(obj)])
+        """An object is about to be written, and what is written with it."""
+        s, memory, waiting = self.session, memory_of(obj), [obj]
+        while waiting:
+            each = waiting.pop()
+            shadow = s.outside.by_twin.get(id(each))
+            for part in (each,) if shadow is None else shadow.parts():
+                if (
+                    part is not None
+                    and id(part) not in self.records
+                    and id(part) not in self.frames
+                ):
+                    self.records[id(part)] = Snapshot.of(part, reachable(s, part), memory)
+                    waiting += kind_of(type(each)).others(each)
 
-    def _record(self, part: Any, memory: Any) -> None:
-        mark = None if id(part) in self.records else mark_of_part(part)
-        if mark is not None:
-            self.records[id(part)] = Record(part, mark, contents_of(part), memory)
-
-    def written(self) -> list[Record]:
+    def written(self) -> list[Snapshot]:
         """The objects that were there when the region began, or come from outside, and differ."""
         changed = [r for r in self.records.values() if r.is_changed()]
         outside = self._counters_outside() if changed else frozenset()
@@ -206,7 +172,7 @@ class Region:
         shadows = (part for x in self.session.outside.by_real.values() for part in x.parts())
         return frozenset(id(x.twin._counts) for x in shadows if isinstance(x, TensorShadow))
 
-    def _had(self, record: Record, outside: frozenset[int]) -> bool:
+    def _had(self, record: Snapshot, outside: frozenset[int]) -> bool:
         if isinstance(record.obj, Shadow):
             return True
         if self._is_new(record.memory):
@@ -218,7 +184,7 @@ class Region:
     def was_there(self, x: Any) -> bool:
         """True if the program could reach an object when the region began."""
         memory = memory_of(x)
-        if self._is_new(memory) and not any(id(x) in r.parts for r in self._inside()):
+        if self._is_new(memory) and not any(id(x) in r.records for r in self._inside()):
             return False  # no walk: most are results of operations
         return id(x) in self.seen
 
@@ -252,17 +218,13 @@ class Region:
         twins = [part.twin for x in shadows[: self.loaded] for part in x.parts()]
         made = itertools.islice(s.made.values(), self.made)
         late = {id(part.twin) for x in shadows[self.loaded :] for part in x.parts()}
-        before: dict[int, tuple[Any, list[Any]]] = {}
+        before: dict[int, list[Any]] = {}
         for region in reversed(self._inside()):
-            before |= region.parts
+            before |= {id(value_of(r.obj)): r.parts for r in region.records.values()}
+            before |= region.frames
 
         def parts(obj: Any) -> list[Any]:
-            if id(obj) in before:
-                held = before[id(obj)][1]
-            elif (fields := fields_in(obj)) is not None and id(fields) in before:
-                held = [*before[id(fields)][1], *slots_in(obj).values()]
-            else:
-                held = reachable(s, obj)
+            held = before[id(obj)] if id(obj) in before else reachable(s, obj)
             return [x for x in held if id(x) not in late and id(x) not in s.idle]
 
         return {id(x): x for x in reach([*self.roots, *made, *twins], parts, id)}
@@ -272,5 +234,5 @@ def known_elsewhere(session: Any, frame: Frame, rest: dict[str, Any], values: li
     """True if the program can reach one of the values if `rest` are the locals of the frame."""
     region = Region(session)
     held = [*rest.values(), *frame.stack, *frame.handled, frame.namespace, frame.function]
-    region.parts[id(frame)] = frame, held
+    region.frames[id(frame)] = held
     return any(id(value) in region.seen for value in values)

@@ -20,7 +20,7 @@ from eager.sizes.aval import Aval
 from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
 from jitcap.capture.control.behind import NotRolled
-from jitcap.capture.control.contents import mark_of, parts_of
+from jitcap.capture.control.contents import Snapshot, namespace_of, parts_of
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 
@@ -40,7 +40,7 @@ class Ties:
         self.ties: list[tuple[Any, Tensor, Any, dict[int, Any]]] = []
         self.loose: dict[int, dict[int, Any]] = {}  # by id of memory: what `objects` does not tell
         self.marks: list[tuple[Any, Tensor, Any]] = []  # tensors as they were after the branch
-        self.wholes: list[tuple[Any, Any, Any, Any]] = []  # as `ties`, of what holds other values
+        self.wholes: list[tuple[Any, Any, Any]] = []  # as `ties`, of what holds other values
         self.left: set[int] = set()  # ids of such values that leave
         self.frozen: dict[int, Any] = {}  # id of traced memory -> the branch
         self.hidden: list[tuple[Any, Tensor]] = []  # whose history has another name in Python
@@ -91,8 +91,8 @@ class Ties:
     def add_whole(self, key: Any, result: Any, sources: Sequence[Any]) -> None:
         """Note the objects that a tuple, or an object that holds others, may be the same as."""
         for pair in [(result, x) for x in sources]:
-            marks = tuple(map(mark_of, pair))
-            self.wholes.append((key, pair, marks, [*map(parts_of, pair)]))  # whose ids they have
+            held = [y for x in pair for y in (x, *namespace_of(x))]
+            self.wholes.append((key, pair, [Snapshot.of(y, parts_of(y)) for y in held]))
 
     def could_be(self, x: Any) -> list[Any]:
         """The container itself, and all others that it may be the same as."""
@@ -202,8 +202,8 @@ class Ties:
     def _check_wholes(self) -> None:
         """Raises if one was changed, or if two leave that may be one."""
         behind: dict[int, set[int]] = {}
-        for key, (result, source), marks, _ in self.wholes:
-            if (mark_of(result), mark_of(source)) != marks:
+        for key, (result, source), before in self.wholes:
+            if any(x.is_changed() for x in before):
                 raise _again(key)
             known = behind.setdefault(id(result), {id(result)})
             known |= behind.setdefault(id(source), {id(source)})

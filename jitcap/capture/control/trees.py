@@ -17,12 +17,12 @@ from eager.core.tensor import Tensor
 from eager.random import Generator
 from eager.sizes.aval import same_aval
 from jitcap.base.call_policy import is_library_module, is_python_class, per_class
-from jitcap.capture.control.contents import fields_of_instance
+from jitcap.base.origin import is_unset
+from jitcap.capture.control.contents import namespace_of
 from jitcap.capture.control.fit import CONSTANTS
 from jitcap.capture.control.log import known_elsewhere
 from jitcap.capture.control.steps import same_constant
 from jitcap.capture.interpret import Frame
-from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.objects import slots_of
 from jitcap.capture.numbers import INT64
 
@@ -59,7 +59,8 @@ def entries(value: Any) -> Entries | None:
         return None
     if cls is dict:
         return dict(value)
-    return {k: v for k, v in fields_of_instance(value).items() if v is not MISSING}
+    slots = {k: x.__get__(value) for k, x in slots_of(cls) if not is_unset(x, value)}
+    return {k: v for table in (*namespace_of(value), slots) for k, v in table.items()}
 
 
 def same_keys(a: Entries, b: Entries) -> bool:

@@ -27,7 +27,7 @@ from jitcap.base.origin import Bind, Computed, Fixed, Origin, Variable
 from jitcap.base.terms import Term, python, text
 from jitcap.base.walks import reach
 from jitcap.capture import numbers
-from jitcap.capture.control.contents import mark_of, parts_of
+from jitcap.capture.control.contents import Snapshot, can_change, parts_of
 from jitcap.capture.kinds.base import Args, Kwargs, Session, hashes_identity, of
 from jitcap.capture.kinds.constants import FixedKind
 
@@ -130,9 +130,8 @@ def _looked_through(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         what = f"{fn.__qualname__}() has a cache: {refusal}"
         raise _asked(fn, what) from refusal
     for part in reach([answer], parts_of, id):
-        mark = mark_of(part)
-        if mark is not None and s.outside.shadow(part) is None:
-            s.answers[id(part)] = fn, part, mark, parts_of(part)
+        if can_change(part) and s.outside.shadow(part) is None:
+            s.answers[id(part)] = fn, Snapshot.of(part, parts_of(part))
     if key is not None and len(s.tracer.nodes) == nodes:  # it holds no value of the graph
         s.answers[key] = answer, fn, args, kwargs
     return answer
@@ -151,8 +150,8 @@ def _asked(fn: Any, what: str) -> Break:
 
 def require_unchanged(s: Session) -> None:
     """Raises Break where an answer of a cache that was looked through is not what it was."""
-    for key, (fn, part, mark, *_) in s.answers.items():
-        if type(key) is int and mark_of(part) != mark:
+    for key, (fn, before, *_) in s.answers.items():
+        if type(key) is int and before.is_changed():
             refuse_lasting(s, fn)
 
 

@@ -129,6 +129,8 @@ class CellKind(NativeKind, MutableKind):
     def put(self, s: Session, cell: CellType, value: Any) -> None:
         shadow = s.outside.shadow(cell)
         if isinstance(shadow, CellShadow):
+            if s.log.goes_back():  # to what is there
+                shadow.touch(s)
             shadow.store(value)
         else:
             cell.cell_contents = value

@@ -407,7 +407,8 @@ class ClassKind(StaticKind):
             if issubclass(owner, type) and len(args) == 4:
                 refuse_class_hooks(s, args[0], *args[2:])
             stores = not issubclass(owner, _TAKEN_APART)
-            return s.native(fn, (args[0], *_contents(s, owner, args[1:])), kwargs, stores=stores)
+            made = s.native(fn, (args[0], *_contents(s, owner, args[1:])), kwargs, stores=stores)
+            return made_class(s, made) if isinstance(made, type) else made
         handler = HANDLERS.get((object, fn.__name__)) if is_python_class(type(owner)) else None
         if handler is not None and (fn.__name__ != "__init__" or of_object(fn)):
             return handler(s, owner, *args, **kwargs)
@@ -457,6 +458,14 @@ def of_object(fn: Any) -> bool:
     return bool(fn.__qualname__.startswith("object."))
 
 
+def made_class(s: Session, cls: type) -> type:
+    """A class that `type` made, of the module whose code called it."""
+    if cls.__module__.startswith("jitcap.capture."):
+        type.__setattr__(cls, "__module__", s.vm.frames[-1].globals["__name__"])
+    s.made_inside(cls)
+    return cls
+
+
 def construct(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
     """`type.__call__`: `__new__`, then `__init__` if an instance came out."""
     new = class_raw(s, cls, "__new__")
@@ -480,6 +489,8 @@ def construct(s: Session, cls: type, args: Args, kwargs: Kwargs) -> Any:
             refuse_class_hooks(s, cls, *args[1:])
         given = (cls, *(() if issubclass(cls, _FILLED_LATER) else _contents(s, cls, args)))
         obj = s.native(cls.__new__, given, kwargs, stores=not issubclass(cls, _TAKEN_APART))
+        if isinstance(obj, type):
+            made_class(s, obj)
     if not isinstance(obj, cls):
         return obj
     if type(obj) is not cls and python_new:  # what `__new__` gave says how it begins

@@ -96,6 +96,8 @@ class NativeKind(Kind):
     """A builtin type's own behaviour, on a value that is settled first."""
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
+        if name == "__dict__":
+            self._refuse_outside(s, obj, name)
         return getattr(obj, name)
 
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
@@ -252,9 +254,8 @@ def sequence_of(s: Session, value: Any, words: str) -> list[Any]:
 def driven(s: Session, cls: type, args: Args) -> Args:
     """Arguments for a method of `cls`, written in C, that runs through them if it is a container's
     or text's: instances of Python classes as iterators."""
-    if not issubclass(cls, _RUNS_THROUGH):
-        return args
-    return tuple(_entries_of(s, cls, a) if runs_python(s, a) else a for a in args)
+    runs = issubclass(cls, _RUNS_THROUGH)
+    return tuple(_entries_of(s, cls, a) if runs and runs_python(s, a) else a for a in args)
 
 
 def runs_python(s: Session, value: Any) -> bool:
@@ -573,9 +574,8 @@ class FileKind(OpaqueKind):
         return s.outside.register(Shadow(real, origin, real))
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
-        if name in ("write", "writelines", "flush") or s.outside.shadow(obj) is None:
-            return getattr(obj, name)
-        return self.refuse(obj, f".{name}")
+        known = name in ("write", "writelines", "flush") or s.outside.shadow(obj) is None
+        return getattr(obj, name) if known else self.refuse(obj, f".{name}")
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         if fn.__name__ not in ("write", "writelines", "flush"):

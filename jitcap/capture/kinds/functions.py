@@ -39,7 +39,15 @@ from jitcap.base.call_policy import (
 )
 from jitcap.base.origin import GLOBALS, Attribute, Contents, Fixed, Item, Origin
 from jitcap.base.terms import Term, attribute, method, text
-from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, Session, kind_of, of
+from jitcap.capture.kinds.base import (
+    HANDLERS,
+    MISSING,
+    Args,
+    Kwargs,
+    Session,
+    kind_of,
+    of,
+)
 from jitcap.capture.kinds.cells import closure_cell
 from jitcap.capture.kinds.constants import (
     GENERATORS,
@@ -55,7 +63,7 @@ from jitcap.capture.kinds.modules import globals_of
 from jitcap.capture.kinds.objects import ObjectKind, fields_of, own_field
 from jitcap.capture.kinds.text import promise
 from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import Maker
+from jitcap.capture.replay import Maker, attributes
 from jitcap.guards.guard import CodeIs, Equals, Is, Length, TypeIs
 
 _PARTS: Final = frozenset(vars(FunctionType)) - {"__class__"}
@@ -113,9 +121,7 @@ class FunctionKind(NativeKind):
             held = getattr(value, field, ())
             if held not in (None, ()):  # an empty dictionary may be that of another function
                 make.put(name, field, make.expr(held))
-        if value.__dict__:
-            fields = make.expr(dict(value.__dict__))
-            make.rows.append(("do", method(attribute(name, "__dict__"), "update", fields)))
+        make.rows += attributes(make, name, value)
         return name
 
     def getattr(self, s: Session, obj: FunctionType, name: str) -> Any:
@@ -397,11 +403,13 @@ class PartialKind(NativeKind):
     def rebuild(self, make: Maker, value: functools.partial[Any]) -> Term:
         given = make.all((value.func, *value.args))
         named = [("keyword", text(k), make.expr(v)) for k, v in value.keywords.items()]
-        return make.let(("call", make.names.bind(functools.partial), *given, *named))
+        name = make.let(("call", make.names.bind(functools.partial), *given, *named))
+        make.rows += attributes(make, name, value)
+        return name
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         """The keywords are a dictionary that can be written to."""
-        return self._keywords(s, obj) if name == "keywords" else getattr(obj, name)
+        return self._keywords(s, obj) if name == "keywords" else super().getattr(s, obj, name)
 
     def _keywords(self, s: Session, fn: Any) -> Any:
         shadow = s.outside.shadow(fn)

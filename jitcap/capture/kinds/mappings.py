@@ -13,7 +13,7 @@ from typing import Any, Final
 from eager.base.dataclass import dataclass
 from jitcap.base.breaks import Break
 from jitcap.base.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
-from jitcap.base.terms import Row, Term
+from jitcap.base.terms import Row, text
 from jitcap.capture.kinds.base import (
     MISSING,
     UNLOADED,
@@ -26,7 +26,7 @@ from jitcap.capture.kinds.numbered import MANY, Numbered, find, may_stand
 from jitcap.capture.kinds.refusing import refuse_identity
 from jitcap.capture.kinds.sequences import MeasuredKind
 from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import APPLY, CLEAR, DROP, ITEM, PUT, Effect, Maker
+from jitcap.capture.replay import APPLY, CLEAR, DROP, ITEM, PUT, Effect, Maker, attributes
 from jitcap.guards.guard import Absent, AbsentBy, KeysAre, Length, TypeIs
 
 # Methods that look at one key only.
@@ -196,6 +196,10 @@ class DictShadow(Shadow):
             return count
         self.complete(s)
         return dict.__len__(self.twin)
+
+    def entries(self) -> dict[Any, Any]:
+        """Values that the twin tells, by key; MISSING for what the program removed."""
+        return {k: dict.get(self.twin, k, MISSING) for k in (*self.base, *self.stored())}
 
     def removed(self) -> list[Any]:
         return [k for k in self.base if not dict.__contains__(self.twin, k)]
@@ -367,18 +371,16 @@ def _known(s: Session, mapping: Any, key: Any, *, drops: bool = False) -> Any:
 class DictKind(MeasuredKind):
     """`dict`, `OrderedDict`, `defaultdict`, and what subclasses of them inherit."""
 
-    def empty(self, make: Maker, value: Any) -> Term:
-        factory = []
-        if isinstance(value, collections.defaultdict):
-            factory = [make.expr(value.default_factory)]
-        return ("call", make.names.bind(type(value)), *factory)
-
     def filling(self, make: Maker, name: str, value: Any) -> list[Row]:
         ordered = isinstance(value, collections.OrderedDict)
         kind: Any = collections.OrderedDict if ordered else dict
         put = make.names.bind(kind.__setitem__)
         pairs = [make.all(pair) for pair in kind.items(value)]
-        return [("do", ("call", put, name, *pair)) for pair in pairs]
+        rows: list[Row] = [("do", ("call", put, name, *pair)) for pair in pairs]
+        if isinstance(value, collections.defaultdict):
+            held = text("default_factory"), make.expr(value.default_factory)
+            rows.append(("do", ("call", make.names.bind(object.__setattr__), name, *held)))
+        return rows + attributes(make, name, value)
 
     def load(self, s: Session, real: dict[Any, Any], origin: Origin) -> Any:
         s.guard(TypeIs, origin, type(real))
@@ -410,7 +412,10 @@ class DictKind(MeasuredKind):
             obj[key] = value
         else:
             s.refuse_key(key)
-            shadow.store(shadow.key(s, key), value)
+            key = shadow.key(s, key)
+            if s.log.goes_back():  # to what is there
+                shadow.touch(s, key)
+            shadow.store(key, value)
 
     def delitem(self, s: Session, obj: Any, key: Any) -> None:
         key = _known(s, obj, key, drops=True)

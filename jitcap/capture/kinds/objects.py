@@ -20,7 +20,7 @@ from jitcap.base.breaks import Break
 from jitcap.base.call_policy import is_native, is_native_class, is_python_class, is_slot, shown
 from jitcap.base.equality import base_of
 from jitcap.base.origin import Attribute, DictOf, Fixed, IsUnset, Origin, Slot, is_unset
-from jitcap.base.terms import Row, Term, attribute, method, text
+from jitcap.base.terms import Row, Term, text
 from jitcap.capture.kinds.base import (
     HANDLERS,
     MISSING,
@@ -46,7 +46,7 @@ from jitcap.capture.kinds.iterators import by_index
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.sequences import ContainerKind, ListShadow, guard_limit
 from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import DROP, DROP_ITEM, ITEM, PUT, Effect, Maker
+from jitcap.capture.replay import DROP, DROP_ITEM, ITEM, PUT, Effect, Maker, attributes
 from jitcap.guards.guard import Equals, Is, Length, Same, TypeIs
 
 _VALUES: Final = (int, float, complex, str, bytes)
@@ -225,12 +225,11 @@ def own_field(s: Session, obj: Any, name: str) -> Any:
 
 def fields_of(s: Session, obj: Any) -> dict[str, Any] | None:
     """The instance dictionary, or the twin of that of an object that has none itself."""
+    owner = s.outside.shadow(obj)
     try:
-        fields: dict[str, Any] = object.__getattribute__(obj, "__dict__")
+        fields: dict[str, Any] = object.__getattribute__(owner.real if owner else obj, "__dict__")
     except AttributeError:
         return None
-    if id(fields) in s.outside.by_twin:
-        return fields
     shadow = s.outside.by_real.get(id(fields))
     if shadow is None:
         origin = s.outside.origin_of(obj)
@@ -407,12 +406,7 @@ class ObjectKind(MutableKind):
 
     def _own(self, make: Maker, name: str, value: Any) -> list[Row]:
         """The attributes and the slots of an instance, whatever its base."""
-        rows: list[Row] = []
-        fields = getattr(value, "__dict__", {})
-        if fields and not isinstance(value, BaseException):  # which has told them
-            pairs = [part for k, v in fields.items() for part in (text(k), make.expr(v))]
-            held = ("dict", *pairs)
-            rows.append(("do", method(attribute(name, "__dict__"), "update", held)))
+        rows = [] if isinstance(value, BaseException) else attributes(make, name, value)  # it has
         put = make.names.bind(object.__setattr__)
         for slot, descriptor in slots_of(type(value)):
             with suppress(AttributeError):

@@ -1,7 +1,8 @@
 """The write log of capture: what a way of a branch, a round or a part of the graph has changed."""
 
 import itertools
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,6 +16,22 @@ from tests.helpers.log_comparison import Unlogged
 
 
 class Table(dict):
+    pass
+
+
+class Meta(type):
+    pass
+
+
+class Queue(deque):
+    pass
+
+
+class Chars(bytearray):
+    pass
+
+
+class Names(set):
     pass
 
 
@@ -133,6 +150,18 @@ def owner_of_a_builtin_method(x):
     return [].append, lambda push: push.__self__
 
 
+def start_of_a_slice(x):
+    return slice([], None), lambda cut: cut.start
+
+
+def only_a_view(x):
+    return {"a": []}.values(), lambda view: [*view][0]
+
+
+def a_repeated_list(x):
+    return itertools.repeat([]), next
+
+
 def moved(make):
     """An iterator is at another place after one way."""
 
@@ -214,6 +243,85 @@ def context_of_an_error(x):
     return x, error.__suppress_context__
 
 
+def members_of_errors(x):
+    stop, found = StopIteration(1), UnicodeDecodeError("utf8", b"abc", 0, 1, "bad")
+    if x.sum() > 0:
+        stop.value, found.reason, found.start = 2, "worse", 1
+    return x, stop.value, found.reason, found.start
+
+
+def tables_of_a_function(x):
+    def own(a=1, *, b=2):
+        return a + b
+
+    own.tag = 0
+    if x.sum() > 0:
+        own.__kwdefaults__["b"] = 3
+        own.__annotations__["a"] = int
+        own.__dict__["tag"] = 1
+    return x, own(), sorted(own.__annotations__), own.tag
+
+
+def attributes_of_a_partial(x):
+    bound = partial(max, [1])
+    bound.tag = 0
+    if x.sum() > 0:
+        bound.tag = 1
+    return bound, vars(bound), x
+
+
+def a_class_that_a_metaclass_makes(x):
+    own = Meta("Own", (), {"n": 0})
+    if x.sum() > 0:
+        own.n = 1
+    return x, own.n, own.__module__
+
+
+def subclasses_of_containers(x):
+    queue, chars, names = Queue([1]), Chars(b"a"), Names({1})
+    if x.sum() > 0:
+        queue.append(2)
+        chars.append(98)
+        names.add(2)
+    return x, [*queue], bytes(chars), sorted(names)
+
+
+def both_ways_add_an_entry(x):
+    table = OrderedDict(a=1)
+    if x.sum() > 0:
+        table["b"] = x * 2
+    else:
+        table["b"] = x * 3
+    return x, [*table], [*reversed(table)]
+
+
+def an_equal_key_of_another_type(x):
+    table = {1: "a", 2: "b"}
+    if x.sum() > 0:
+        table[2.0] = table.pop(2)
+    return x, str(table)
+
+
+def attributes_of_an_ordered_dictionary(x):
+    table = OrderedDict()
+    table.tag = 1
+    return table, vars(table), x
+
+
+def a_record_of_an_array(x):
+    rows = np.zeros(2, dtype=[("a", "i4")])
+    if x.sum() > 0:
+        rows[0]["a"] = 3
+    return x, rows.tolist()
+
+
+def an_array_behind_a_place(x):
+    elements = np.arange(4).flat
+    if x.sum() > 0:
+        next(elements)
+    return x, next(elements)
+
+
 def an_array_by_its_elements(x):
     array = np.zeros(3)
     if x.sum() > 0:
@@ -224,10 +332,14 @@ def an_array_by_its_elements(x):
 PROGRAMS = [
     *map(held_where, (
         class_attribute, attribute_of_a_tensor, attribute_of_an_error, owner_of_a_builtin_method,
+        start_of_a_slice, only_a_view, a_repeated_list,
     )),
     *map(moved, (pairs, orders, choices, rounds, of_each, some, twins, by_index)),
     an_iterator_in_a_loop, another_default, another_name, context_of_an_error,
-    an_array_by_its_elements,
+    an_array_by_its_elements, a_record_of_an_array, an_array_behind_a_place,
+    members_of_errors, tables_of_a_function, attributes_of_a_partial, subclasses_of_containers,
+    a_class_that_a_metaclass_makes, both_ways_add_an_entry, an_equal_key_of_another_type,
+    attributes_of_an_ordered_dictionary,
     both_ways_move_an_iterator, an_array_in_one_way,
     another_order, a_default_in_one_way,
     attribute_of_a_dictionary, bytes_in_one_way, arguments_of_an_error, entries_in_another_order,
@@ -242,6 +354,81 @@ def test_it_answers_as_python(fn):
     for sign in (1, -1, 1):
         x = eager.tensor([1.0, 2.0]) * sign
         assert str(step(x)) == str(fn(x))
+
+
+def read_by_nobody_before(x, table):
+    if x.sum() > 0:
+        table["a"] = 5
+        n = len([*table])
+    else:
+        n = 0
+    return x * table["a"] + n
+
+
+def moved_twice(x, table):
+    table.move_to_end("a")
+    if x.sum() > 0:
+        table.move_to_end("b")
+    return x, [*table]
+
+
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
+def test_a_list_that_only_an_object_from_outside_leads_to():
+    def step(x, box):
+        box.items = []
+        if x.sum() > 0:
+            box.n = 1
+            box.items.append(2)
+        else:
+            box.n = 2
+        return x, len(box.items)
+
+    compiled = jit(step, backend="eager")
+    for sign in (1, -1):
+        x, boxes = eager.tensor([1.0, 2.0]) * sign, [Box(), Box()]
+        for box in boxes:
+            box.n = 0
+        assert str(compiled(x, boxes[0])) == str(step(x, boxes[1]))
+        assert vars(boxes[0]) == vars(boxes[1])
+
+
+n = 2
+
+
+def global_of_a_way(x, table):
+    global n
+    if x.sum() > 0:
+        n = 5
+    else:
+        n = 2
+    return x * n
+
+
+@pytest.mark.parametrize("fn", [read_by_nobody_before, moved_twice, global_of_a_way])
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
+def test_tables_from_outside(fn):
+    step = jit(fn, backend="eager")
+    for sign in (1, -1, 1):
+        x, tables = eager.tensor([1.0, 2.0]) * sign, [OrderedDict(a=1, b=2) for _ in range(2)]
+        assert str(step(x, tables[0])) == str(fn(x, tables[1]))
+        assert [*tables[0].items()] == [*tables[1].items()]
+
+
+def counted(n):
+    def step(x):
+        nonlocal n
+        if x.sum() > 0:
+            n = 5
+        return x * n
+
+    return step
+
+
+def test_a_variable_from_outside_that_one_way_sets():
+    for sign in (1, -1):
+        x, compiled, plain = eager.tensor([1.0, 2.0]) * sign, counted(2), counted(2)
+        step = jit(compiled, backend="eager", fullgraph=True)
+        assert str(step(x)) == str(plain(x))
 
 
 def test_what_is_written_without_a_record_is_found(monkeypatch):
