@@ -2,29 +2,39 @@
 processes of it, started by mpiexec.
 
 Each process has the variables that PyTorch's launcher sets (RANK, WORLD_SIZE, LOCAL_RANK,
-LOCAL_WORLD_SIZE), and one that ends by an exception, or by `sys.exit` with another status than 0,
-ends the job.
+LOCAL_WORLD_SIZE), and one that ends by an exception, by `sys.exit` with another status than 0, or
+by a signal ends the job. The last line says which rank it was. Shared memory that MPI leaves behind
+is removed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 INSTALL: Final = "mpiexec is not found: pip install 'jitcap[distributed]'"
-_CHILD: Final = "--as-rank"  # of the processes that mpiexec starts
+_CHILD: Final = "--as-rank"
+_WATCHED: Final = "--watched"  # of those of the program, and of those that mpiexec starts
+_NOTES: Final = "_JITCAP_LAUNCH_NOTES"  # a variable: the folder where they leave notes
 
 
 def main(arguments: Sequence[str]) -> int:
     """Start the processes; the status with which the job ended."""
+    if arguments[:1] == [_WATCHED]:
+        return _watch(arguments[1:])
     if arguments[:1] == [_CHILD]:
         _run(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m jitcap.launch", description=__doc__)
@@ -38,8 +48,73 @@ def main(arguments: Sequence[str]) -> int:
     if mpiexec is None:
         parser.exit(2, INSTALL + "\n")
     how = ["-m"] if given.module else []
-    rank = [sys.executable, "-m", "jitcap.launch", _CHILD, *how, given.script, *given.arguments]
-    return subprocess.run([mpiexec, "-n", str(given.nproc_per_node), *rank], check=False).returncode
+    program = [*how, given.script, *given.arguments]
+    watched = [sys.executable, "-I", __file__, _WATCHED, *program]  # without our packages
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with tempfile.TemporaryDirectory(prefix="jitcap-launch-") as folder:
+        notes = Path(folder)
+        command = [mpiexec, "-n", str(given.nproc_per_node), *watched]
+        with subprocess.Popen(command, env={**os.environ, _NOTES: folder}) as job:
+            try:
+                status = job.wait()
+            finally:
+                job.terminate()
+                ranks = _notes(notes, "rank")
+                for file in {file for rank in ranks.values() for file in rank["shared"]}:
+                    Path(file).unlink(missing_ok=True)
+        ends = _notes(notes, "end")
+        first = min(ends, key=lambda process: ends[process]["time"], default=0)
+        if status and ends:
+            status = ends[first]["status"]
+            who = "rank {rank} of {ranks}".format_map(ranks[first]) if first in ranks else "one"
+            sys.stderr.write(f"{who} (process {first}) {_ended(status)}\n")
+    return status if status >= 0 else 128 - status
+
+
+def _ended(status: int) -> str:
+    if status < 0:
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
+
+# ---- what the processes of a job leave for who started it
+def _notes(folder: Path, kind: str) -> dict[int, dict[str, Any]]:
+    """Notes of a kind, by the numbers of the processes that they are about."""
+    files = folder.glob(f"*.{kind}")
+    return {int(file.stem): json.loads(file.read_text()) for file in files}
+
+
+def _take_note(process: int, kind: str, **what: Any) -> None:
+    """Leave a note, unless there is one."""
+    folder = os.environ.get(_NOTES)
+    if folder is None:
+        return
+    note = Path(folder) / f"{process}.{kind}"
+    if not note.exists():
+        beside = note.with_suffix(".part")
+        beside.write_text(json.dumps(what))
+        beside.rename(note)
+
+
+def _note_end(process: int, status: int) -> None:
+    _take_note(process, "end", time=time.monotonic(), status=status)
+
+
+def _watch(program: Sequence[str]) -> int:
+    """Run a rank in a process of its own, to see how it ends."""
+    command = [sys.executable, "-m", "jitcap.launch", _CHILD, *program]
+    with subprocess.Popen(command, close_fds=False) as rank:  # one of them leads to mpiexec
+        status = rank.wait()
+    if status:
+        _note_end(rank.pid, status)
+    return status if status >= 0 else 128 - status
+
+
+def shared_memory() -> list[str]:
+    """Files of this process's memory that MPI shares with others of the machine."""
+    maps = Path("/proc/self/maps")
+    text = maps.read_text() if maps.exists() else ""
+    return sorted(set(re.findall(r"/dev/shm/mpich_shm_\S+", text)))  # noqa: S108
 
 
 def _run(arguments: Sequence[str]) -> NoReturn:
@@ -47,6 +122,8 @@ def _run(arguments: Sequence[str]) -> NoReturn:
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
+    place = {"rank": world.rank, "ranks": world.size}
+    _take_note(os.getpid(), "rank", **place, shared=shared_memory())
     node = world.Split_type(MPI.COMM_TYPE_SHARED)
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     numbers = (world.rank, world.size, node.rank, node.size)
@@ -71,8 +148,8 @@ def _run(arguments: Sequence[str]) -> NoReturn:
         traceback.print_exc()
     sys.stdout.flush()
     if status:
-        sys.stderr.write(f"rank {world.rank} of {world.size} ends with status {status}\n")
         sys.stderr.flush()
+        _note_end(os.getpid(), status)
         world.Abort(status)
     sys.exit(0)
 

@@ -19,6 +19,7 @@ import numpy as np
 from eager.base.dataclass import dataclass
 from eager.distributed import mpi
 from eager.distributed.engine import DistBackendError, DistError, Engine, ReduceOp, wait
+from eager.distributed.same_program import require_same_program
 
 default_pg_timeout: Final = timedelta(minutes=10)  # PyTorch's on GPUs
 DESCRIPTION: Final = 1 << 14  # bytes of an error that a rank tells the others
@@ -162,7 +163,9 @@ def init_process_group(
     raises DistTimeoutError. An exception that ends one rank ends the job, with its traceback.
 
     Raises RuntimeError if it was called before, where MPI is not installed, or where the program
-    was started by another launcher; ValueError for another backend or other numbers."""
+    was started by another launcher; DistError, on all ranks, where one of them has another program,
+    other versions of packages or other settings; ValueError for another backend or other
+    numbers."""
     if is_initialized():
         raise RuntimeError("trying to initialize the default process group twice!")
     _require_mpi("init_process_group", backend)
@@ -175,11 +178,12 @@ def init_process_group(
     for what, told, found in (("world_size", world_size, engine.size), ("rank", rank, engine.rank)):
         if told not in (-1, None) and told != found:
             raise ValueError(f"init_process_group: {what}={told}, and the launcher says {found}")
+    mpi.stop_together(engine)
+    require_same_program(engine, timeout or default_pg_timeout)
     _state.world = ProcessGroup(
         engine, tuple(range(engine.size)), timeout or default_pg_timeout, group_name or "world"
     )
     GroupMember.WORLD = _state.world
-    mpi.stop_together(engine)
 
 
 def _require_mpi(name: str, backend: Any) -> None:

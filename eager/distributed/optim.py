@@ -93,10 +93,7 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     def consolidate_state_dict(self, to: int = 0) -> None:
         """Bring all state to a rank of the group. Every rank calls it."""
-        numbers = self._numbers()
-        own = self.optim.state_dict()
-        mine = [numbers[id(p)] for g in self.optim.param_groups for p in g["params"]]
-        state = {mine[i]: values for i, values in own["state"].items()}
+        state = self.own_state_dict()["state"]
         is_target = self.process_group.rank() == to
         each: list[Any] | None = [None] * self.process_group.size() if is_target else None
         gather_object(state, each, None, self.process_group, group_dst=to)
@@ -104,6 +101,13 @@ class ZeroRedundancyOptimizer(Optimizer):
         if each is not None:
             merged = {i: values for part in each for i, values in part.items()}
             self._consolidated = {i: merged[i] for i in sorted(merged)}
+
+    def own_state_dict(self) -> dict[str, Any]:
+        """The settings of all parameters, and the state of those that this rank owns."""
+        numbers = self._numbers()
+        mine = [numbers[id(p)] for g in self.optim.param_groups for p in g["params"]]
+        state = {mine[i]: values for i, values in self.optim.state_dict()["state"].items()}
+        return {**super().state_dict(), "state": state}
 
     def state_dict(self) -> dict[str, Any]:
         """The state of all parameters. RuntimeError where `consolidate_state_dict` did not bring

@@ -17,6 +17,7 @@ DEVICE = "tests/eager/device/"
 PARTS = " tests/eager/device/test_parts.py::test_"
 SEVERAL = " tests/eager/device/test_several.py::test_"
 RANKS = "tests/eager/distributed/test_distributed.py::test_"
+FAULTS = "tests/eager/distributed/test_faults.py::test_"
 CHECKPOINT = "tests/eager/distributed/test_checkpoint.py::test_"
 COMMANDS = "tests/jitcap/test_commands.py::"
 KEPT = "tests/jitcap/store/test_kept_processes.py::"
@@ -113,9 +114,15 @@ CLAIMS = {
         "Collectives:": RANKS + "three_ranks",
         "`nn.SyncBatchNorm` normalises": RANKS + "groups_and_meshes",
         "A `DeviceMesh` is": RANKS + "groups_and_meshes",
-        "**What goes wrong": RANKS + "three_ranks " + RANKS + "a_rank_that_fails_ends_the_job",
+        "**What goes wrong": RANKS
+        + "three_ranks "
+        + RANKS
+        + "a_rank_that_fails_ends_the_job "
+        + FAULTS
+        + "ranks_that_differ",
         "**Under `@jit`**": RANKS + "three_ranks",
         "**Communication beside": "tests/codegen/schedule/test_overlap.py",
+        "A rank that is killed": FAULTS + "a_rank_that_is_killed_in_a_save",
         "**Checkpoints.**": CHECKPOINT + "three_ranks_and_one",
         "`state` holds tensors": CHECKPOINT
         + "three_ranks_and_one "

@@ -21,6 +21,14 @@ from eager import nn
 from eager.amp import GradScaler
 from eager.distributed import shards
 from eager.distributed.checkpoint import saving
+from eager.distributed.checkpoint.state_dict import (
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from eager.distributed.fsdp import fully_shard
+from eager.distributed.optim import ZeroRedundancyOptimizer
 from eager.nn.parallel import DistributedDataParallel
 from eager.utils.data import DistributedSampler
 
@@ -101,6 +109,66 @@ def another_number_of_ranks(r, n, at):
     assert (alone == whole).all()
 
 
+def sharded(seed):
+    eager.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1))
+    fully_shard(model)
+    return model, eager.optim.AdamW(model.parameters(), 0.05)
+
+
+def spread(seed):
+    eager.manual_seed(seed)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1)))
+    return model, ZeroRedundancyOptimizer(model.parameters(), eager.optim.AdamW, lr=0.05)
+
+
+def parts_of_models_and_optimizers(r, n, at):
+    """Of `fully_shard` and of `ZeroRedundancyOptimizer`; one process has it all."""
+
+    def trained(model, opt, x):
+        losses = []
+        for _ in range(2):
+            opt.zero_grad()
+            loss = (model(x) - 1).square().mean()
+            loss.backward()
+            opt.step()
+            losses.append(loss.item())
+        return losses
+
+    for made in (sharded, spread):
+        model, opt = made(0)
+        x = eager.from_numpy(np.random.default_rng(r).normal(size=(4, 6))).float()
+        trained(model, opt, x)
+        dcp.save({"model": model, "opt": opt}, checkpoint_id=at / made.__name__)
+        first = next(iter(model.parameters()))
+        moments = [s for s in getattr(opt, "optim", opt).state.values() if "exp_avg" in s]
+        assert moments
+        whole = shards.full_tensor(first).detach().clone()
+        losses = trained(model, opt, x)
+        other = made(7)
+        dcp.load({"model": other[0], "opt": other[1]}, checkpoint_id=at / made.__name__)
+        assert trained(*other, x) == losses
+        alone = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1))
+        own = eager.optim.AdamW(alone.parameters(), 0.1)
+        state = {"model": alone, "opt": own}
+        dcp.load(state, checkpoint_id=at / made.__name__, no_dist=True)
+        assert own.param_groups[0]["lr"] == 0.05, own.param_groups[0]
+        assert (alone[0].weight == whole).all()
+        assert all(own.state[p]["exp_avg"].shape == p.shape for p in alone.parameters())
+        if made is sharded:  # by names, as PyTorch's programs do
+            model, opt = made(3)
+            trained(model, opt, x)
+            parts = {"m": get_model_state_dict(model), "o": get_optimizer_state_dict(model, opt)}
+            dcp.save(parts, checkpoint_id=at / "named")
+            losses, (model, opt) = trained(model, opt, x), made(4)
+            trained(model, opt, x)
+            parts = {"m": get_model_state_dict(model), "o": get_optimizer_state_dict(model, opt)}
+            dcp.load(parts, checkpoint_id=at / "named")
+            set_model_state_dict(model, parts["m"])
+            set_optimizer_state_dict(model, opt, parts["o"])
+            assert trained(model, opt, x) == losses
+
+
 def a_full_disk(r, n, at):
     """One rank cannot write: all say so, and the checkpoint is what it was."""
     program = Program()
@@ -154,7 +222,13 @@ def what_does_not_fit(r, n, at):
     assert not first.any()
 
 
-CASES = resume_is_bitwise, another_number_of_ranks, a_full_disk, what_does_not_fit
+CASES = (
+    resume_is_bitwise,
+    another_number_of_ranks,
+    parts_of_models_and_optimizers,
+    a_full_disk,
+    what_does_not_fit,
+)
 
 
 def main():

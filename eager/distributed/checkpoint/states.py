@@ -14,6 +14,7 @@ from eager.base.dataclass import dataclass
 from eager.core.tensor import Tensor
 from eager.distributed.checkpoint.leaves import Path, flatten, is_stateful
 from eager.distributed.data_parallel import DistributedDataParallel
+from eager.distributed.optim import ZeroRedundancyOptimizer
 from eager.distributed.shards import Shard, shard_of
 from eager.optim import Optimizer
 
@@ -45,7 +46,9 @@ def leaves_of(value: Any) -> Iterator[Leaf]:
             continue
         target = unwrapped(leaf)
         beside = _beside_parameters(target)
-        for inner, each in flatten(target.state_dict()):
+        own = isinstance(target, ZeroRedundancyOptimizer)
+        state = target.own_state_dict() if own else target.state_dict()
+        for inner, each in flatten(state):
             shard = None
             if isinstance(each, Tensor):
                 shard = shard_of(each) or beside(inner, tuple(each.shape), local=True)

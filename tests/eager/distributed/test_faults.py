@@ -1,0 +1,69 @@
+"""Jobs in which a rank fails: how they end, and how they go on (`scripts/faults` has the rest)."""
+
+import copy
+import json
+from datetime import timedelta
+
+import faults
+import numpy as np
+import pytest
+from mpiexec import needs_mpi
+
+from eager.distributed import DistError, same_program
+
+pytestmark = pytest.mark.once
+
+
+def test_a_rank_that_is_killed_in_a_save(tmp_path):
+    """The launcher says which; the training goes on with the losses that it would have had."""
+    needs_mpi()
+    expected = faults.uninterrupted(tmp_path / "whole", 6)
+    faults.fail("save", tmp_path / "save", expected)
+    run = tmp_path / "save" / "run"
+    assert sorted(p.name for p in run.iterdir()) == ["3", "5"]
+    assert (tmp_path / "save" / "shared").read_text()  # that it is gone is looked at by `fail`
+
+
+class Ranks:
+    """An engine whose other ranks have what a function makes of this one's."""
+
+    size = 3
+
+    def __init__(self, change):
+        self.change = change
+
+    def all_gather(self, out, array):
+        out[:] = array
+        if array.dtype == np.uint8:
+            theirs = json.loads(bytes(array).strip())
+            del theirs["imported"]["padding"]
+            self.change(theirs["all"], theirs["imported"])
+            text = json.dumps(theirs).encode()
+            out[1] = ord(" ")
+            out[1, : len(text)] = np.frombuffer(text, np.uint8)
+        return self
+
+    def done(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        (lambda every, _: every.update(Python="3.9"), r"rank 1 has Python 3.9, not 3\.\d+"),
+        (lambda _, found: found.update(numpy="1.9"), "rank 1 has numpy 1.9, not "),
+        (lambda every, _: every.update(CXX="g++"), r"rank 1 has CXX g\+\+, not unset"),
+        (lambda every, _: every.update({"the package eager": "0"}), "the package eager 0, not"),
+        (lambda _, found: found.pop("numpy"), None),  # imported later, or not at all
+        (lambda *_: None, None),
+    ],
+)
+def test_ranks_that_differ(what, said, monkeypatch):
+    facts = copy.deepcopy(same_program.facts())
+    facts["imported"]["padding"] = "x" * 80  # room for what the other rank has more
+    monkeypatch.setattr(same_program, "facts", lambda: facts)
+    if said is None:
+        same_program.require_same_program(Ranks(what), timedelta(seconds=1))
+        return
+    with pytest.raises(DistError, match=said):
+        same_program.require_same_program(Ranks(what), timedelta(seconds=1))
