@@ -126,6 +126,8 @@ CLAIMS = {
         "**Checkpoints.**": CHECKPOINT + "three_ranks_and_one",
         "`state` holds tensors": CHECKPOINT
         + "three_ranks_and_one "
+        + "tests/eager/utils/test_data.py::"
+        + "test_an_epoch_goes_on_with_another_number_of_processes "
         + CHECKPOINT
         + "hostile_folders "
         + CHECKPOINT

@@ -182,6 +182,8 @@ class DistributedSampler(Sampler[int]):
     Without `num_replicas` and `rank`, those of `eager.distributed`: RuntimeError before
     `init_process_group`. ValueError for a rank outside [0, num_replicas)."""
 
+    start = 0  # samples of this epoch that are left out
+
     def __init__(
         self,
         dataset: Sized,
@@ -206,9 +208,7 @@ class DistributedSampler(Sampler[int]):
             )
         self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
         self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
-        n = len(dataset)
-        self.num_samples = n // num_replicas if drop_last else -(-n // num_replicas)
-        self.total_size = self.num_samples * num_replicas
+        self._count(len(dataset))
 
     def __iter__(self) -> Iterator[int]:
         n = len(self.dataset)
@@ -217,12 +217,26 @@ class DistributedSampler(Sampler[int]):
             generator = Generator()
             generator.manual_seed(self.seed + self.epoch)
             indices = randperm(n, generator=generator).tolist()
-        every = itertools.islice(itertools.cycle(indices), self.total_size)
+        stop = self.start + self.total_size
+        every = itertools.islice(itertools.cycle(indices), self.start, stop)
         return itertools.islice(every, self.rank, None, self.num_replicas)
 
     def __len__(self) -> int:
         return self.num_samples
 
-    def set_epoch(self, epoch: int) -> None:
-        """Shuffle in another order."""
-        self.epoch = epoch
+    def set_epoch(self, epoch: int, start: int = 0) -> None:
+        """Shuffle in another order, of which the first `start` samples are left out: those that all
+        processes together had before a training was interrupted, whatever their number was.
+        ValueError for more than there are."""
+        n = len(self.dataset)
+        if not 0 <= start <= n:
+            raise ValueError(f"set_epoch: start={start}, and the dataset has {n} samples")
+        if start != self.start:
+            self._count(n - start)
+        self.epoch, self.start = epoch, start
+
+    def _count(self, left: int) -> None:
+        """Know how many samples each process gets of those that are left."""
+        ranks = self.num_replicas
+        self.num_samples = left // ranks if self.drop_last else -(-left // ranks)
+        self.total_size = self.num_samples * ranks

@@ -157,6 +157,30 @@ def test_samplers_and_splits_refuse_what_pytorch_refuses():
     assert few == [[0], [1], [0], [1], [0]]
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_an_epoch_goes_on_with_another_number_of_processes(drop_last):
+    """Four had 8 of 23 samples; three have the rest, each once, and the next epoch whole."""
+
+    def parts(ranks, epoch, start):
+        found = []
+        for rank in range(ranks):
+            sampler = data.DistributedSampler(range(23), ranks, rank, seed=5, drop_last=drop_last)
+            sampler.set_epoch(1, start=4)
+            sampler.set_epoch(epoch, start)
+            found.append([*sampler])
+            assert len(found[-1]) == len(sampler)
+        return found
+
+    whole = parts(1, 2, 0)[0]
+    had = [i for part in parts(4, 2, 0) for i in part[:2]]
+    rest = parts(3, 2, 8)
+    assert {*had} == {*whole[:8]} and [*zip(*rest, strict=True)][0] == tuple(whole[8:11])
+    assert sorted(had + [i for part in rest for i in part]) == [*range(23)]
+    assert parts(1, 3, 0)[0] != whole and sorted(parts(1, 3, 0)[0]) == [*range(23)]
+    with pytest.raises(ValueError, match="start=24, and the dataset has 23 samples"):
+        parts(1, 0, 24)
+
+
 def test_concatenation_and_stacks():
     both = dataset(3) + dataset(2)
     assert [int(both[i][0]) for i in range(5)] == [0, 1, 2, 0, 1]
