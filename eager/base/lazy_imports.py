@@ -17,7 +17,7 @@ from eager.base.misspelled import unknown
 
 PARTS: Final = {
     "eager": ("array_api", "distributed", "distributions", "hub"),
-    "eager.utils": ("data", "model_zoo", "tensorboard"),
+    "eager.utils": ("benchmark", "collect_env", "data", "model_zoo", "tensorboard"),
     "jitcap": ("profiling",),
 }
 # Another's module: what it is to know of us.

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
+observers: Final[list[Callable[[str, str], object]]] = []  # of what modules do not have
 _ELSEWHERE: Final = ("eager", "eager.nn", "eager.nn.functional", "eager.optim", "eager.linalg")
 
 
@@ -25,8 +26,10 @@ def missing(module: str) -> Callable[[str], Any]:
 
 
 def unknown(module: str, name: str) -> AttributeError:
-    """The error; it has the module's name and the wrong one, and no object, so that Python does not
-    suggest once more."""
+    """The error, of which the observers hear. It has the module's name and the wrong one, and no
+    object, so that Python does not suggest once more."""
+    for tell in observers:
+        tell(module, name)
     return AttributeError(
         f"module {module!r} has no attribute {name!r}{_hint(module, name)}", name=name
     )

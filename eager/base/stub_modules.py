@@ -5,8 +5,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NoReturn, Union
+from typing import Any, Final, NoReturn, Union
+
+observers: Final[list[Callable[[str], object]]] = []  # of names that are called
 
 
 def _no() -> bool:
@@ -29,6 +32,8 @@ class Absent:
         return value
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        for tell in observers:
+            tell(f"eager.{self.__name__}")
         raise RuntimeError(f"{self.__name__}: {self._why}")
 
     def __or__(self, other: Any) -> Any:

@@ -130,7 +130,7 @@ class UntypedStorage:
     def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
         """The first `nbytes` bytes of a file, mapped; writes reach the file if it is `shared`."""
         mode: Any = "r+" if shared else "c"
-        return cls.over(np.memmap(filename, np.uint8, mode, shape=(nbytes,)))
+        return cls.over(np.memmap(filename, np.uint8, mode, shape=(nbytes,)).view(np.ndarray))
 
     def data_ptr(self) -> int:
         return int(self._bytes.ctypes.data) if self._bytes.size else 0

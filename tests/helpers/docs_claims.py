@@ -21,6 +21,7 @@ FAULTS = "tests/eager/distributed/test_faults.py::test_"
 CHECKPOINT = "tests/eager/distributed/test_checkpoint.py::test_"
 COMMANDS = "tests/jitcap/test_commands.py::"
 KEPT = "tests/jitcap/store/test_kept_processes.py::"
+PROGRAMS = "tests/eager/programs/test_programs.py::"
 LOOPS = "tests/eager/device/test_loops.py::test_"
 
 CLAIMS = {
@@ -97,6 +98,10 @@ CLAIMS = {
         + "test_the_doctor_says_how_to_mend",
         "`python -m jitcap settings`": COMMANDS + "test_settings_are_one_table",
         "`python -m jitcap explain": COMMANDS + "test_explain_runs_a_program",
+        "`python -m eager script.py": PROGRAMS + "test_a_program_for_pytorch",
+        "Processes that the program starts": LIMIT,
+        "`python -m eager names torch`": PROGRAMS + "test_every_missing_name_has_a_reason",
+        "`eager.utils.benchmark`": "tests/eager/utils/test_benchmark.py",
         "`python -m jitcap cache list`": COMMANDS
         + "test_the_cache "
         + COMMANDS

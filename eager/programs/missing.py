@@ -1,0 +1,168 @@
+"""At the edge: what a PyTorch program asked for that is not there. Its run, its text -> a list.
+
+While the program runs, names that modules do not have are noted with the line that asked. At the
+end its text is read as well, and that of the modules beside it, so that a program that stops at the
+first name that is missing is told all of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from eager.base import misspelled, stub_modules
+from eager.base.compat_warnings import OURS
+
+_asked: Final[dict[tuple[str, str], None]] = {}  # name and place, in order
+
+
+def note(name: str, place: str | None = None) -> None:
+    """Note a name of PyTorch's that is missing, asked for by a line of the program (the one that
+    runs). What other packages look for is not noted: they can do without, or fail."""
+    place = _place() if place is None else place
+    if place and not name.endswith("__"):
+        _asked.setdefault((name.replace("eager", "torch", 1), place))
+
+
+def note_error(error: BaseException) -> None:
+    """An error that ends the program, if it says that a tensor or module lacks an attribute, or a
+    function an argument."""
+    if isinstance(error, AttributeError) and error.obj is not None:
+        kind = error.obj if isinstance(error.obj, type) else type(error.obj)
+        if kind.__module__.partition(".")[0] in OURS:
+            note(f"{kind.__qualname__}.{error.name}", _place_of(error))
+    elif isinstance(error, NotImplementedError) or "unexpected keyword argument" in str(error):
+        note(str(error).partition("\n")[0], _place_of(error))
+
+
+def report_at_exit(script: str) -> None:
+    """Print the list when the program has ended, whichever way."""
+    misspelled.observers.append(lambda module, name: note(f"{module}.{name}"))
+    stub_modules.observers.append(note)
+    before = set(sys.modules)
+
+    def report() -> None:
+        for path in _files(script, before):
+            for name, line in in_text(path):
+                note(name, f"{path}:{line}")
+        if _asked:
+            lines = "".join(f"  {place}: {name}\n" for name, place in _asked)
+            sys.stderr.write(f"not in this library, of what the program names:\n{lines}")
+
+    atexit.register(report)
+
+
+def _files(script: str, before: set[str]) -> Iterator[Path]:
+    """The program, and the modules that it imported from its own folder."""
+    yield Path(script)
+    folder = Path(script).resolve().parent
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if name not in before and name != "__main__" and isinstance(path, str):
+            place = Path(path)
+            if place.suffix == ".py" and folder in place.parents and _is_of_a_program(str(place)):
+                yield place
+
+
+def in_text(path: Path) -> Iterator[tuple[str, int]]:
+    """Names of PyTorch's in a program that are missing here, with their lines."""
+    with suppress(OSError, SyntaxError, ValueError):
+        tree = ast.parse(path.read_bytes())
+        known = dict(_imported(tree))
+        seen = set()
+        for node in ast.walk(tree):
+            for name in _named(node, known):
+                lacks = first_missing(name)
+                if lacks is not None and lacks not in seen:
+                    seen.add(lacks)
+                    yield lacks, node.lineno  # type: ignore[attr-defined]
+
+
+def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Local names of what is imported from PyTorch: F -> torch.nn.functional."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                if each.name.partition(".")[0] == "torch":
+                    yield each.asname or "torch", each.name if each.asname else "torch"
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and _is_torch(node.module):
+            for each in node.names:
+                yield each.asname or each.name, f"{node.module}.{each.name}"
+
+
+def _named(node: ast.AST, known: dict[str, str]) -> Iterator[str]:
+    """The dotted names that a node means."""
+    if isinstance(node, ast.Import):
+        yield from (each.name for each in node.names if _is_torch(each.name))
+    elif isinstance(node, ast.ImportFrom) and node.level == 0 and _is_torch(node.module):
+        yield from (f"{node.module}.{each.name}" for each in node.names if each.name != "*")
+    elif isinstance(node, ast.Attribute):
+        parts = []
+        inner: ast.AST = node
+        while isinstance(inner, ast.Attribute):
+            parts.append(inner.attr)
+            inner = inner.value
+        if isinstance(inner, ast.Name) and inner.id in known:
+            yield ".".join([known[inner.id], *reversed(parts)])
+
+
+def _is_torch(name: str | None) -> bool:
+    return name is not None and name.partition(".")[0] == "torch"
+
+
+def first_missing(name: str) -> str | None:
+    """The shortest beginning of a dotted name of PyTorch's that is not here, or None."""
+    parts = name.split(".")
+    found: Any = import_module("eager")
+    for i, part in enumerate(parts[1:], 2):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            try:
+                found = import_module(".".join(["eager", *parts[1:i]]))
+            except ImportError:
+                return ".".join(parts[:i])
+        if isinstance(found, stub_modules.Absent):
+            return ".".join(parts[:i])
+        if not isinstance(found, (type, type(sys))):  # what it has is known when it is made
+            return None
+    return None
+
+
+def _place() -> str:
+    """The line of the program that runs; "" where another package does."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not _is_of_a_program(frame.f_code.co_filename):
+        frame = None if PACKAGES in frame.f_code.co_filename else frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _place_of(error: BaseException) -> str:
+    """The innermost line of the program that an error has passed."""
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        if _is_of_a_program(trace.tb_frame.f_code.co_filename):
+            place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
+
+
+PACKAGES: Final = f"{os.sep}site-packages{os.sep}"
+_NOT_THE_PROGRAM: Final = (
+    "<", sysconfig.get_path("stdlib"),
+    *(str(Path(__file__).resolve().parents[2] / name) + os.sep for name in OURS),
+)  # fmt: skip
+
+
+def _is_of_a_program(file: str) -> bool:
+    """True for a file that is no library's."""
+    return not file.startswith(_NOT_THE_PROGRAM) and PACKAGES not in file

@@ -1,0 +1,109 @@
+"""`python -m eager`: programs that import torch, and the list of what is missing."""
+
+import os
+import subprocess
+import sys
+
+from eager.__main__ import main
+from eager.programs import missing, names
+
+PROGRAM = """
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch import nn, optim
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.tensorboard import SummaryWriter
+
+import beside
+
+assert F is nn.functional is sys.modules["torch.nn.functional"]
+assert "eager" in torch.__file__ and torch.__version__ >= "2.0"
+try:
+    import torch._dynamo
+except ImportError as error:
+    print(type(error).__name__, error.name)
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+try:
+    from einops.layers.torch import Rearrange
+    from safetensors.torch import load_file, save_file
+except ImportError:
+    pass
+else:
+    model.append(Rearrange("b c -> b c"))
+    save_file(model.state_dict(), "model.safetensors")
+    model.load_state_dict(load_file("model.safetensors"))
+model = torch.compile(model, backend="eager")
+optimizer = optim.Adam(model.parameters())
+rows = TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,)))
+writer = SummaryWriter("runs")
+for step, (x, y) in enumerate(DataLoader(rows, batch_size=4)):
+    loss = F.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    writer.add_scalar("loss", loss.item(), step)
+writer.close()
+print(sys.argv[1:], __name__, torch.is_tensor(loss))
+if len(sys.argv) > 1:
+    sys.exit(int(sys.argv[1]))
+if False:
+    torch.lobpcg(torch.fx.symbolic_trace(model))
+torch.ones(2).no_such_method()
+"""
+
+
+def run(folder, *arguments):
+    command = [sys.executable, "-m", "eager", "program.py", *arguments]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, env={**os.environ, "CHECK": "0"}
+    )
+
+
+def test_a_program_for_pytorch(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "beside.py").write_text("import torch\n\nuse = lambda: torch.export.Dim\n")
+    ran = run(tmp_path)
+    assert ran.stdout.splitlines() == ["ModuleNotFoundError torch._dynamo", "[] __main__ True"]
+    assert ran.returncode == 1
+    trace, _, told = ran.stderr.partition("not in this library, of what the program names:\n")
+    first, *frames = [row for row in trace.splitlines() if row.startswith("  File")]
+    assert (first.split()[1], frames) == ('"program.py",', [])
+    assert "has no attribute 'no_such_method'" in trace.splitlines()[-1]
+    rows = {row.split(": ")[1]: row.split(": ")[0].strip() for row in told.splitlines()}
+    assert rows.keys() == {"torch._dynamo", "torch.lobpcg", "torch.fx", "torch.export"} | {
+        "Tensor.no_such_method"
+    }
+    line = PROGRAM[: PROGRAM.index("torch.lobpcg")].count("\n") + 1
+    assert rows["torch.lobpcg"] == f"program.py:{line}"
+    ran = run(tmp_path, "3")
+    assert (ran.returncode, ran.stdout.splitlines()[-1]) == (3, "['3'] __main__ True")
+
+
+def test_names_in_a_text(tmp_path):
+    (tmp_path / "program.py").write_text(
+        "import torch as t\nfrom torch import nn as n, fx\nimport torch._inductor.config\n"
+        "n.Linear.no_such\nt.nn.functional.relu.x\nt.cuda.no_such\nself.t.no_such\nt.onnx.export\n"
+    )
+    assert list(missing.in_text(tmp_path / "program.py")) == [
+        ("torch.fx", 2), ("torch._inductor", 3), ("torch.nn.Linear.no_such", 4),
+        ("torch.cuda.no_such", 6), ("torch.onnx.export", 8),
+    ]  # fmt: skip
+
+
+def test_every_missing_name_has_a_reason(capsys):
+    spaces = names.namespaces()
+    absent = [f"{space.name}.{name}" for space in spaces for name in space.missing]
+    assert [name for name in absent if not names.reason(name)] == []
+    assert main(["names", "torch"]) == 0
+    printed = capsys.readouterr().out
+    assert "torch.nn.functional" in printed
+    share = int(printed.splitlines()[-1].split("%")[0])
+    assert share >= 70
+    assert main(["names", "torch", "--missing"]) == 0
+    assert "torch_reasons" not in capsys.readouterr().out
+    assert main(["names", "numpy"]) == 2
+    assert main(["--help"]) == 0
+    assert main([]) == 2
