@@ -70,6 +70,8 @@ BY_NAME = {
     "eager/base/plugins.py": "the seam: what a higher package provides for eager, by entry point",
     "eager/base/lazy_imports.py": "parts of eager that are imported when they are first named",
     "eager/base/recorder.py": "who has clocks to set, in each package, when a profile begins",
+    "eager/programs/missing.py": "names of PyTorch's in a program's text",
+    "eager/programs/stand_in.py": "a submodule that a program imports under PyTorch's name",
     "codegen/targets/triton/runtime/kernel.py": "a module of codegen that needs the optional package triton",
 }
 

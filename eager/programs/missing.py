@@ -28,7 +28,7 @@ _asked: Final[dict[tuple[str, str], None]] = {}  # name and place, in order
 def note(name: str, place: str | None = None) -> None:
     """Note a name of PyTorch's that is missing, asked for by a line of the program (the one that
     runs). What other packages look for is not noted: they can do without, or fail."""
-    place = _place() if place is None else place
+    place = _line() if place is None else place
     if place and not name.endswith("__"):
         _asked.setdefault((name.replace("eager", "torch", 1), place))
 
@@ -39,9 +39,9 @@ def note_error(error: BaseException) -> None:
     if isinstance(error, AttributeError) and error.obj is not None:
         kind = error.obj if isinstance(error.obj, type) else type(error.obj)
         if kind.__module__.partition(".")[0] in OURS:
-            note(f"{kind.__qualname__}.{error.name}", _place_of(error))
+            note(f"{kind.__qualname__}.{error.name}", _line_of(error))
     elif isinstance(error, NotImplementedError) or "unexpected keyword argument" in str(error):
-        note(str(error).partition("\n")[0], _place_of(error))
+        note(str(error).partition("\n")[0], _line_of(error))
 
 
 def report_at_exit(script: str) -> None:
@@ -126,11 +126,17 @@ def first_missing(name: str) -> str | None:
     for i, part in enumerate(parts[1:], 2):
         try:
             found = getattr(found, part)
+        except (
+            RuntimeError
+        ):  # a part that is not imported at the end of a program: it starts threads
+            return None
         except AttributeError:
             try:
                 found = import_module(".".join(["eager", *parts[1:i]]))
             except ImportError:
                 return ".".join(parts[:i])
+            except RuntimeError:
+                return None
         if isinstance(found, stub_modules.Absent):
             return ".".join(parts[:i])
         if not isinstance(found, (type, type(sys))):  # what it has is known when it is made
@@ -138,7 +144,7 @@ def first_missing(name: str) -> str | None:
     return None
 
 
-def _place() -> str:
+def _line() -> str:
     """The line of the program that runs; "" where another package does."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not _is_of_a_program(frame.f_code.co_filename):
@@ -146,7 +152,7 @@ def _place() -> str:
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def _place_of(error: BaseException) -> str:
+def _line_of(error: BaseException) -> str:
     """The innermost line of the program that an error has passed."""
     place, trace = "", error.__traceback__
     while trace is not None:

@@ -30,7 +30,7 @@ PACKAGES: Final = (
 
 
 class SystemEnv(NamedTuple):
-    """What was found."""
+    """Findings about a machine."""
 
     version: str
     os: str

@@ -26,6 +26,7 @@ INTERNAL = (
     "/capture/",
     "/base/origin.py",
     "/store/",
+    "/programs/stand_in.py",
     "/passes/",
     "/verify/",
     "/ops/kinds",
