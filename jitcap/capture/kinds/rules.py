@@ -13,8 +13,6 @@ from typing import Any, Final
 import numpy as np
 
 from eager.core.tensor import Tensor
-from eager.utils.data import DataLoader
-from eager.utils.data.iterators import BatchIterator
 from jitcap.base.call_policy import HOST_MODULES, answers_for_itself, is_python_class
 from jitcap.capture.kinds import caches, counted, sets  # noqa: F401 - they fill KINDS, as the others do
 from jitcap.capture.kinds.base import KINDS, RULES, Kind, kind_of_class
@@ -48,6 +46,12 @@ _FOREIGN: Final[tuple[tuple[Any, Kind], ...]] = (
 NAMESPACE: Final = NamespaceKind()
 
 
+_LOADERS: Final = {
+    ("eager.utils.data.dataloader", "DataLoader"),
+    ("eager.utils.data.iterators", "BatchIterator"),
+}
+
+
 def _told_apart_by_the_program(cls: type) -> Kind | None:
     """Classes that a metaclass of the program hashes or compares, and their instances: tables of
     capture would run it."""
@@ -74,8 +78,12 @@ def _python(cls: type) -> Kind | None:
         return CustomKind(base)
     if cls.__module__ in ("eager.random", "jitcap.api") or top in HOST_MODULES:
         return HostKind(base)
-    loads = issubclass(cls, DataLoader | BatchIterator)
-    return LoaderKind(base) if loads else ObjectKind(base)
+    return LoaderKind(base) if _loads_data(cls) else ObjectKind(base)
+
+
+def _loads_data(cls: type) -> bool:
+    """True for a loader and its iterators, whose modules are imported by those who have one."""
+    return any((c.__module__, c.__name__) in _LOADERS for c in cls.__mro__)
 
 
 RULES[:] = [_told_apart_by_the_program, _by_base(_BY_BASE), _python, _by_base(_FOREIGN)]

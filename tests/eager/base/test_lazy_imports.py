@@ -16,7 +16,7 @@ import sys
 import eager
 from jitcap import jit
 
-later = ["eager.array_api", "eager.distributions", "eager.utils.tensorboard", "importlib.metadata"]
+later = ["eager.utils.data", "eager.distributed", "eager.array_api", "eager.distributions", "eager.utils.tensorboard", "importlib.metadata"]
 assert not sys.modules.keys() & set(later)
 
 
