@@ -32,6 +32,7 @@ from codegen.fuse.transpose_products import transpose_products
 from codegen.ir import expr
 from codegen.ir.schema import Call, Check, Fused, Library, Program, Target, Unsupported, Value
 from codegen.ir.verify import verify
+from codegen.runtime import progress
 from codegen.runtime.artifact import Artifact, CheckFailed, Kernel
 from codegen.runtime.backend import Backend, Stage
 from codegen.runtime.pending import Pending
@@ -201,6 +202,7 @@ def run_body(
     before, check = "program", checked()
     for stage in stages:
         start = time.perf_counter()
+        progress.at(stage.name)
         results[stage.name] = stage.run(*(results[name] for name in stage.of or (before,)))
         if times is not None:
             times[stage.name] = time.perf_counter() - start

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from codegen import CheckFailed
+from codegen.runtime import progress
 from eager.base.config import config
 from eager.base.locks import rlock
 from jitcap.base.breaks import Break, Place, Record
@@ -192,7 +193,8 @@ class Entries:
     def _part(self, captured: Captured, plain: Plain) -> Call:
         """Compile one segment."""
         trail, start = Trail(captured.name), time.perf_counter()
-        made = compile_captured(captured, self.options, trail, plain)
+        with progress.shown(captured.name):
+            made = compile_captured(captured, self.options, trail, plain)
         if len(captured.graph):
             _count(self, made, time.perf_counter() - start)
         made.trail.stats = self.stats

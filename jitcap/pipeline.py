@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from codegen.runtime import progress
 from eager.base.config import config
 from eager.base.dataclass import dataclass
 from jitcap.autodiff.compiled_function import Region
@@ -126,7 +127,7 @@ def _compiled(
     keep: Keep | None,
 ) -> Compiled:
     trail, way = Trail(name_of(fn)), front()
-    with collection_paused():
+    with collection_paused(), progress.shown(trail.name):
         with trail.stage("capture"), anticipated(options.backend):
             captured = way.capture(fn, args, kwargs, dynamic=varying, unsafe=unsafe)
         require_fit(captured, varying, args, kwargs)
@@ -187,7 +188,8 @@ def _backward_compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]
 
     def compile_backward(graph: Graph) -> Any:
         try:
-            made = compile_graph(graph, backend=options.backend, trail=trail)
+            with progress.shown(f"{trail.name} (backward)"):
+                made = compile_graph(graph, backend=options.backend, trail=trail)
             run, refused = made.run, made.refused
             if trail.stats is not None:
                 trail.stats.callbacks += len(made.callbacks)

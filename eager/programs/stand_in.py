@@ -23,7 +23,9 @@ def install() -> None:
     """Let `import torch` mean `eager` in this process, from now on."""
     sys.meta_path.insert(0, _Finder())
     vars(eager)["__version__"] = API
-    sys.modules["torch"] = eager
+    for name, module in list(sys.modules.items()):  # with those that are no files
+        if name.partition(".")[0] == "eager":
+            sys.modules["torch" + name.removeprefix("eager")] = module
 
 
 class _Finder(MetaPathFinder):

@@ -18,6 +18,7 @@ from operator import is_not
 from pathlib import Path
 from typing import Any, Final
 
+from codegen.runtime import progress
 from codegen.runtime.artifact import Runs
 from codegen.targets.cpp.runtime.build import CompileError
 from eager.base.compat_warnings import tell
@@ -111,6 +112,7 @@ class Trail:
     def stage(self, name: str) -> Iterator[None]:
         """Count the time of the block under `name`."""
         start = time.perf_counter()
+        progress.at(name)
         try:
             yield
         finally:

@@ -355,6 +355,7 @@ CLAIMS = {
         "tests/jitcap/capture/test_split.py::test_fullgraph_lists_every_split "
         "tests/jitcap/test_jit.py::test_stance_fail_on_recompile",
         "`JITCAP_DUMP=dir`": "tests/jitcap/test_jit.py::test_dump_writes_files_that_run",
+        "**Does it compile for long?**": "tests/codegen/runtime/test_progress.py",
         "`CHECK=1` verifies": "tests/jitcap/graph/test_graph.py::test_verify_names_a_use_before_definition",
         "**Which stage is wrong?**": SELF + "test_the_backends_are_the_documented_ones",
         "Every call is the plain one": "tests/jitcap/verify/test_verified_programs.py::"

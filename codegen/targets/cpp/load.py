@@ -9,6 +9,7 @@ from typing import Any
 
 from codegen.ir import expr
 from codegen.ir.schema import Plan, Target
+from codegen.runtime import progress
 from codegen.runtime.artifact import Artifact
 from codegen.runtime.pending import Pending
 from codegen.targets.cpp.clocks import Clocks
@@ -31,6 +32,8 @@ def load(results: Mapping[str, Any], target: Target) -> Pending[Artifact]:
 
     def loaded() -> Artifact:
         start = time.perf_counter()
+        if path.waits:
+            progress.at(f"C++ compiler, {len(source.kernels)} kernels")
         runner = cpu.load(path.result()).runner(ENTRY, source.signature)
         seconds = begun + time.perf_counter() - start  # those that were spent on it alone
         runner.clocked = functools.partial(clocked, results["batched"], results["plan"], target)

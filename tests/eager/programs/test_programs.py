@@ -11,7 +11,9 @@ PROGRAM = """
 import sys
 
 import torch
+import torch.backends.cudnn as cudnn
 import torch.nn.functional as F
+import torch.nn.parallel
 from torch import nn, optim
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.tensorboard import SummaryWriter
@@ -19,7 +21,7 @@ from torch.utils.tensorboard import SummaryWriter
 import beside
 
 assert F is nn.functional is sys.modules["torch.nn.functional"]
-assert "eager" in torch.__file__ and torch.__version__ >= "2.0"
+assert cudnn.is_available() is False and "eager" in torch.__file__ and torch.__version__ >= "2.0"
 try:
     import torch._dynamo
 except ImportError as error:

@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from codegen.runtime import scratch
+from codegen.runtime import progress, scratch
 from codegen.runtime.pending import Pending
 
 HEADERS: Final = Path(__file__).resolve().parent.parent / "headers"
@@ -182,7 +182,9 @@ class _Compilation:
         timer.daemon = True
         timer.start()
         try:
-            for job in self.jobs:
+            for i, job in enumerate(self.jobs):
+                if len(self.jobs) > 1:
+                    progress.at("C++ compiler", i, len(self.jobs), "files")
                 job.wait(late)
             if self.link is not None:
                 self._start(*self.link)

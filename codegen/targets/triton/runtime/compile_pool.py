@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from codegen.runtime import cache
+from codegen.runtime import cache, progress
 from codegen.targets.triton.runtime.build import Platform
 from codegen.targets.triton.runtime.kernel import TritonKernel
 from codegen.targets.triton.runtime.program import Tables
@@ -35,7 +35,9 @@ def compile_all(kernels: Sequence[Work], target: Platform) -> int:
     count = min(len(os.sched_getaffinity(0)), len(missing) // LEAST)
     todo = [*missing.values()]
     others = [_begin(todo[i::count], target) for i in range(1, count)]
-    for kernel, aligned in todo[:: max(count, 1)]:
+    beside = max(count, 1)
+    for i, (kernel, aligned) in enumerate(todo[::beside]):
+        progress.at("Triton", i * beside, len(todo))
         kernel.compiled(target, aligned)
     for each in others:
         if each is not None:
