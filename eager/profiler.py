@@ -77,13 +77,13 @@ def tensorboard_trace_handler(
     dir_name: str, worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
     """An `on_trace_ready` that writes each trace into a folder, under the name that TensorBoard's
-    plugin looks for: `<worker>.<milliseconds>.pt.trace.json`."""
+    plugin looks for: `<worker>.<nanoseconds>.pt.trace.json`."""
     refuse("tensorboard_trace_handler", "traces are written as plain JSON", use_gzip=use_gzip)
 
     def handle(found: profile) -> None:
         Path(dir_name).mkdir(parents=True, exist_ok=True)
         worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
-        name = f"{worker}.{time.time_ns() // 1_000_000}.pt.trace.json"
+        name = f"{worker}.{time.time_ns()}.pt.trace.json"
         found.export_chrome_trace(str(Path(dir_name) / name))
 
     return handle

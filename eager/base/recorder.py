@@ -100,6 +100,8 @@ class Recorder:
     def start(self, options: Options) -> int:
         """Begin to record; the place in `spans` where it begins."""
         with self._lock:
+            if not self.options:
+                self.spans = []  # what ended on another thread after the last recording
             self.options.append(options)
             self._each("install")
             return len(self.spans)

@@ -327,6 +327,7 @@ CLAIMS = {
         + "results_are_those_without_and_the_object_stays_as_it_is",
         "`eager.profiler` has": "tests/eager/test_profiler.py::test_events_and_averages "
         "tests/eager/test_profiler.py::test_options_that_would_do_nothing_raise",
+        "Other profilers see": PROFILE + "results_are_those_without_and_the_object_stays_as_it_is",
         "The rows sum to": PROFILE + "results_are_those_without_and_the_object_stays_as_it_is",
         "`roof` is the share": PROFILE + "the_peaks_are_kept",
         "`python -m benchmarks.roofline`": ROOFLINE,

@@ -64,6 +64,9 @@ def test_results_are_those_without_and_the_object_stays_as_it_is(tmp_path):
     assert runner.module.path.read_bytes() == before
     assert runner._local.state.module is runner.module
     assert b"JcTimed" not in before
+    assert b"2k0E" in before  # the name that other profilers show
+    assert version.call.__code__.co_name == "entry"
+    assert version.call.__code__.co_filename == "<entry of training.<locals>.step>"
     assert step.stats.compiles == 1
     kinds = {row.kind: row for row in p.rows()}
     assert {"kernel", "launch", "guards", "python"} <= set(kinds)
