@@ -65,7 +65,8 @@ class Collective(Op):
     def divisor(self, attrs: Attrs, dtype: DType) -> int:
         """The number by which a graph divides what is summed, for an average. (16 bits are summed
         and divided in 32.)"""
-        averages = attrs.get("reduction") == "avg" and dtype.itemsize > 2
+        averages = attrs.get("reduction") == "avg" and dtype.is_floating_point
+        averages &= dtype.itemsize > 2
         return by_number(attrs["group"]).size() if averages else 1
 
 

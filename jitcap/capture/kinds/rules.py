@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager.core.op import Op
 from eager.core.tensor import Tensor
 from jitcap.base.call_policy import HOST_MODULES, answers_for_itself, is_python_class
 from jitcap.capture.kinds import caches, counted, sets  # noqa: F401 - they fill KINDS, as the others do
@@ -27,6 +28,7 @@ from jitcap.capture.kinds.tensors import TensorKind
 _BY_BASE: Final[tuple[tuple[Any, Kind], ...]] = (
     (Lent, OPAQUE),
     (Tensor, TensorKind()),
+    (Op, KINDS[types.CodeType]),  # a record of the library
     (type, ClassKind()),
     (ModuleType, KINDS[ModuleType]),
     (functools.partial, KINDS[functools.partial]),

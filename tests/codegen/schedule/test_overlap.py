@@ -12,7 +12,7 @@ import eager
 import eager.distributed as dist
 from eager import nn
 from eager.nn.parallel import DistributedDataParallel
-from jitcap import explain, jit
+from jitcap import explain, export, jit, load
 
 pytestmark = pytest.mark.once
 F = nn.functional
@@ -141,3 +141,15 @@ def test_random_programs(engine, seed):
     assert engine.started == started and run.stats.splits == 0, text
     for a, b in zip((*found, *mine), (*expected, *theirs), strict=True):
         assert eager.allclose(a, b, rtol=1e-4, atol=1e-4), text
+
+
+def test_what_is_exported_has_its_collectives(engine, tmp_path):
+    def step(x):
+        y = x * 2
+        dist.all_reduce(y, dist.ReduceOp.AVG)
+        return y.sin()
+
+    export(step, (eager.ones(3),)).save(tmp_path / "step.jc")
+    engine.started.clear()
+    assert eager.equal(load(tmp_path / "step.jc")(eager.ones(3)), (eager.ones(3) * 2).sin())
+    assert engine.started == ["all_reduce"]
