@@ -83,6 +83,7 @@ class DistributedDataParallel(Module):
         if init_sync:
             self._require_same()
             self._share([*module.parameters(), *module.buffers()])
+        self._buffers_to_share = _places_of_buffers(module)
         cap = BUCKET_MB if bucket_cap_mb is None else bucket_cap_mb
         self._buckets = _buckets(self._parameters_to_reduce, cap * (1 << 20))
         for p in self._parameters_to_reduce:
@@ -92,7 +93,7 @@ class DistributedDataParallel(Module):
         if self._queued:  # a backward that raised is over
             self._queued = False
         if self.broadcast_buffers and is_grad_enabled() and self.require_backward_grad_sync:
-            self._share(list(self.module.buffers()))
+            self._share([owner._buffers[name] for owner, name in self._buffers_to_share])
         return self.module(*inputs, **kwargs)
 
     @contextmanager
@@ -157,6 +158,16 @@ class DistributedDataParallel(Module):
 def _gradient(p: Tensor) -> Tensor:
     """The gradient as a vector; zeros where this rank has none."""
     return zeros_like(p).reshape(-1) if p.grad is None else p.grad.reshape(-1)
+
+
+def _places_of_buffers(module: Module) -> list[tuple[Module, str]]:
+    """Where the buffers are: each once, though its module may get another tensor for it."""
+    found: dict[int, tuple[Module, str]] = {}
+    for owner in module.modules():
+        for name, buffer in owner._buffers.items():
+            if buffer is not None:
+                found.setdefault(id(buffer), (owner, name))
+    return list(found.values())
 
 
 def _buckets(parameters: Sequence[Tensor], cap: float) -> list[list[tuple[int, Tensor]]]:
