@@ -161,7 +161,7 @@ def _gradient(p: Tensor) -> Tensor:
 
 
 def _places_of_buffers(module: Module) -> list[tuple[Module, str]]:
-    """Where the buffers are: each once, though its module may get another tensor for it."""
+    """Owners and names of the buffers, each once: an owner may get another tensor for a name."""
     found: dict[int, tuple[Module, str]] = {}
     for owner in module.modules():
         for name, buffer in owner._buffers.items():
