@@ -3,6 +3,9 @@
 Twins are compared with what was loaded. The differences (`Effect`) are written to the real objects
 after the graph ran; then the host calls (`Report`) are made, in program order; then the value is
 returned. Each renders to the statement that does it, or, for `verify=True`, to what records it.
+
+The write log is not asked: to note what each native call may write, outside of branches too, takes
+twice as long as to compare the twins once (4 ms and 2 of 66, for 12 layers), and more code.
 """
 
 from __future__ import annotations

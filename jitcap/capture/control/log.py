@@ -4,7 +4,8 @@ Every write of capture to an object that the program may reach is announced to `
 it is made. While a `Region` is open (a way of a branch, a round, a step, a part of the graph), it
 keeps what the object was at its first write; what differs at the end is what the region changed.
 Native code may write what it is given: that is announced as a whole. What is only loaded from
-outside is no write.
+outside is no write. What is announced may stay as it is, so `ties`, which ask until the capture
+ends whether an alias was changed, and `templates`, which count writes, take snapshots of their own.
 """
 
 from __future__ import annotations
