@@ -155,6 +155,11 @@ def parts_of_models_and_optimizers(r, n, at):
         assert own.param_groups[0]["lr"] == 0.05, own.param_groups[0]
         assert (alone[0].weight == whole).all()
         assert all(own.state[p]["exp_avg"].shape == p.shape for p in alone.parameters())
+        if made is sharded:
+            other = nn.Sequential(nn.Linear(6, 5 + n))
+            fully_shard(other)
+            with pytest.raises(dcp.CheckpointException, match=r"model.0.weight: it has the shape"):
+                dcp.load({"model": other}, checkpoint_id=at / made.__name__)
         if made is sharded:  # by names, as PyTorch's programs do
             model, opt = made(3)
             trained(model, opt, x)

@@ -108,11 +108,12 @@ class _Reader:
             raise self.fault(
                 "metadata.json", name, "it is a plain value, and a tensor is to be loaded"
             )
+        self.require_shape(entry, shape)
+
+    def require_shape(self, entry: Entry, shape: tuple[int, ...]) -> None:
         if shape != entry.shape:
-            raise self.fault(
-                "metadata.json", name,
-                f"it has the shape {list(entry.shape)}, and the one to be loaded {list(shape)}",
-            )  # fmt: skip
+            why = f"it has the shape {list(entry.shape)}, and the one to be loaded {list(shape)}"
+            raise self.fault("metadata.json", entry.name, why)
 
     def below(self, path: leaves.Path) -> Iterator[Entry]:
         n = len(path)
@@ -172,8 +173,10 @@ class _Reader:
 
     def array(self, entry: Entry, shard: Shard | None) -> Any:
         """The tensor, or this rank's part of it, in new memory."""
-        whole = (0,) * len(entry.shape), entry.shape
-        offsets, sizes = whole if shard is None else (shard.offsets, tuple(shard.sizes))
+        offsets, sizes = (0,) * len(entry.shape), entry.shape
+        if shard is not None:
+            self.require_shape(entry, tuple(shard.shape))
+            offsets, sizes = shard.offsets, tuple(shard.sizes)
         boxes = []
         for part in entry.parts:
             start = [max(a, b) for a, b in zip(offsets, part.offsets, strict=True)]
