@@ -392,15 +392,17 @@ def randn_like(
 @public(method=False)
 def randint_like(
     input: Tensor,
-    low: int,
+    low: int | None = None,
     high: int | None = None,
     *,
     dtype: DType | None = None,
     device: Any = None,
     **kwargs: Any,
 ) -> Tensor:
-    """`randint` with x's shape and dtype."""
-    low, high = (0, low) if high is None else (low, high)
+    """`randint` with x's shape and dtype. TypeError without a bound."""
+    if low is None and high is None:
+        raise TypeError("randint_like() needs high, the bound that is not reached")
+    low, high = (0, low) if high is None else (low or 0, high)
     shape, place = tuple(input.shape), input.device if device is None else device
     return randint(low, high, shape, dtype=dtype or input.dtype, device=place, **_known(kwargs))
 

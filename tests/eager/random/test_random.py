@@ -119,6 +119,9 @@ def test_16_bit_and_like():
     assert eager.rand_like(x).dtype is eager.bfloat16
     assert eager.randn_like(x, dtype=eager.float64).dtype is eager.float64
     assert eager.randint_like(x, 5).shape == (3, 4)
+    assert eager.randint_like(x, high=1).sum() == 0
+    with pytest.raises(TypeError):
+        eager.randint_like(x)
     with pytest.raises(NotImplementedError):
         eager.rand(2, dtype=eager.int64)
 
