@@ -115,7 +115,8 @@ def identity(value: Any) -> Any:
     if cls in _ATOMS:
         return cls, value
     if cls is tuple:
-        return tuple, *map(identity, value)
+        ints = {*map(type, value)} == {int}  # most are shapes
+        return (tuple, value) if ints else (tuple, *map(identity, value))
     if cls is float or cls in _TEXTUAL or cls in _ZONED:
         return cls, repr(value)
     if issubclass(cls, np.generic):

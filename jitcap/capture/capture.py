@@ -6,6 +6,7 @@ gives is a graph, the guards under which it is the function, and how to replay i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -367,7 +368,8 @@ def _is_of_sizes(guard: Guard, known: set[int]) -> bool:
 def _drop_unused_inputs(session: Session, end: Epilogue) -> None:
     """Drop the graph's inputs that were read for guards only, or not used."""
     tracer = session.tracer
-    used: set[Any] = {*end.outputs, *tracer.checks, *(a for n in tracer.nodes for a in n.args)}
+    operands = itertools.chain.from_iterable([n.args for n in tracer.nodes])
+    used: set[Any] = {*end.outputs, *tracer.checks, *operands}
     layouts = [g.layout for g in session.guards.items if isinstance(g, TensorLike)]
     used.update(size_inputs(tracer.inputs, (*tracer.inputs, *tracer.nodes), layouts))
     written = {s.node for s in tensors_of(session) if s.memory.handle is not s.node}

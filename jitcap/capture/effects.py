@@ -156,26 +156,28 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
     for group in _by(lambda s: s.kin(), told_apart):
         _guard_apart(session, Distinct, group)
     mutable = [s for s in session.outside.by_real.values() if s.mutable]
+    changed = {id(s) for s in mutable if s.changed()}
     for group in _by(lambda s: s.kin(), mutable):
-        _guard_changed(session, group, {id(s) for s in group if s.changed()})
-    _guard_dictionaries(session)
-    for alike in _by(TensorShadow.look, tensors_of(session)):
+        _guard_changed(session, group, changed)
+    _guard_dictionaries(session, changed)
+    tensors = tensors_of(session)
+    for alike in _by(TensorShadow.look, tensors):
         told = {id(s) for s in alike if id(s) not in chosen and _is_told(session, s)}
         _guard_changed(session, alike, told)
-    needing = [s for s in tensors_of(session) if s.requires_grad]
+    needing = [s for s in tensors if s.requires_grad]
     if session.tracer.differentiated and not {*needing} <= {*written}:
         _guard_apart(session, Different, needing)
     if written:
-        _check_memory(session, written)
+        _check_memory(tensors, chosen)
         first, *others = [s.origin for s in written]
-        read = [s.origin for s in tensors_of(session) if id(s) not in chosen]
+        read = [s.origin for s in tensors if id(s) not in chosen]
         session.guard(Memory, first, tuple(others), tuple(read))
-    _guard_writable(session)
+    _guard_writable(session, tensors)
 
 
-def _guard_writable(session: Session) -> None:
+def _guard_writable(session: Session, tensors: list[TensorShadow]) -> None:
     """Guard that what was written can be, and what could not be still cannot."""
-    on_host = [s for s in tensors_of(session) if s.is_on_host()]
+    on_host = [s for s in tensors if s.is_on_host()]
     written = [s.origin for s in on_host if s.memory.generation]
     if written:
         session.guard(Writable, written[0], tuple(written[1:]))
@@ -201,8 +203,9 @@ def _guard_apart(session: Session, kind: Any, group: Sequence[Shadow]) -> None:
 
 def _guard_changed(session: Session, group: Sequence[Shadow], changed: set[int]) -> None:
     """Guard that no object that was changed is another one that the program looked at."""
-    if len(group) > 1 and changed:
-        first, *others = [s.origin for s in group if id(s) in changed]
+    found = [s.origin for s in group if id(s) in changed]
+    if len(group) > 1 and found:
+        first, *others = found
         rest = tuple(s.origin for s in group if id(s) not in changed)
         session.guard(Distinct, first, tuple(others), rest)
 
@@ -216,11 +219,11 @@ def _is_told(session: Session, shadow: TensorShadow) -> bool:
     return any(field not in guarded for field, _ in shadow.mark())
 
 
-def _guard_dictionaries(session: Session) -> None:
+def _guard_dictionaries(session: Session, changed: set[int]) -> None:
     """The dictionary of an object that is written is not that of one of another class, which would
     show it. Those of one class are told apart with all that are of one kin."""
     tables = [s for s in session.outside.by_real.values() if isinstance(s, DictShadow)]
-    written = [(t, [*t.removed(), *t.stored()]) for t in tables if t.changed()]
+    written = [(t, [*t.removed(), *t.stored()]) for t in tables if id(t) in changed]
     keys = {key for _, found in written for key in found}
     by_key: dict[Any, dict[Any, list[DictShadow]]] = {}
     for table in tables if keys else ():
@@ -238,10 +241,10 @@ def tensors_of(session: Session) -> list[TensorShadow]:
     return [s for s in session.outside.by_real.values() if isinstance(s, TensorShadow)]
 
 
-def _check_memory(session: Session, written: list[TensorShadow]) -> None:
-    """Two inputs in one piece of memory, one of them written: the graph would not see it."""
-    chosen = {id(s) for s in written}
-    for group in _by(TensorShadow.place, tensors_of(session)):
+def _check_memory(tensors: list[TensorShadow], chosen: set[int]) -> None:
+    """Two inputs in one piece of memory, one of them written (`chosen`, by id): the graph would not
+    see it."""
+    for group in _by(TensorShadow.place, tensors):
         if len(group) > 1 and any(id(s) in chosen for s in group):
             shown = " and ".join(s.origin.show() for s in group[:2])
             what = f"{shown} share memory, and it is written"

@@ -202,6 +202,13 @@ class TensorLike(Guard):
             kind,
         )  # fmt: skip
 
+    def key(self) -> tuple[Any, ...]:
+        if self.layout is not None:
+            return Guard.key(self)
+        own = self.shape, self.strides, self.requires_grad, self.leaf, self.hooked, self.spans
+        told_apart = id(self.cls), id(self.dtype), id(self.kind)
+        return TensorLike, id(self.origin), *told_apart, self.device, *own
+
     def test(self, names: Names) -> Term:
         v = names.var(self.origin)
         own = _own_test(v, names.bind(self.cls), self.requires_grad, self.leaf, self.hooked)

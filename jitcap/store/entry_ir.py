@@ -166,10 +166,14 @@ def variable(name: Any, letters: str) -> str:
 
 class Source:
     """Prints rows from disk, or raises Unreadable for what none are. `known`: what every name
-    stands for that is there before the first row; so are `variables`, of which no more is known."""
+    stands for that is there before the first row; so are `variables`, of which no more is known.
+    Without `prints` it only raises: rows of this process are printed elsewhere."""
 
-    def __init__(self, known: Mapping[str, Any], variables: Iterable[str] = ()) -> None:
+    def __init__(
+        self, known: Mapping[str, Any], variables: Iterable[str] = (), *, prints: bool = True
+    ) -> None:
         self.known = known
+        self._prints = prints
         self.attaches = False  # to the region
         self._names = {"args", "kwargs", *ATOMS, *known, *variables}
         self._depth = 0
@@ -206,7 +210,8 @@ class Source:
                 elif kind in ("set", "add"):
                     _require_place(parts[0])
                 self._look_at(parts)
-            lines += source([row])  # which raises where there are other parts
+            if self._prints:
+                lines += source([row])  # which raises where there are other parts
         return lines
 
     def _sizes(self, state: Any, key: Term, rows: Any, values: Term) -> None:

@@ -209,8 +209,8 @@ def _files(captured: Captured, fn: Any, varying: frozenset[str], has_graph: bool
         raise Unkept(f"{unknown.co_qualname}(), whose text it does not compare")
     read, made = ([n for row in rows for n in defined_by(row)] for rows in (guards, body))
     try:  # what is not known here is not kept
-        Source(namespace, read).guards(guards)
-        Source(namespace | dict.fromkeys(read), made).body(body)
+        Source(namespace, read, prints=False).guards(guards)
+        Source(namespace | dict.fromkeys(read), made, prints=False).body(body)
     except Unreadable as reason:
         raise Unkept(f"{reason} in its entry") from reason
     known = Writer({id(value): name for name, value in namespace.items()}, codes)

@@ -226,6 +226,8 @@ class DictShadow(Shadow):
     def _is_as_loaded(self) -> bool:
         """True if the twin has the very entries that were loaded, in their order: most do."""
         base, twin = self.base, self.twin
+        if not base:
+            return not dict.__len__(twin)
         return (
             len(base) == dict.__len__(twin)
             and all(map(operator.is_, base, self.kind.keys(twin)))
@@ -348,21 +350,21 @@ def _constant(key: Any) -> Any:
 
 def touch(s: Session, mapping: Any, key: Any) -> None:
     """Load one entry of a dictionary from outside."""
-    shadow = s.outside.shadow(mapping)
+    shadow = s.outside.by_twin.get(id(mapping))
     if isinstance(shadow, DictShadow):
         shadow.touch(s, key)
 
 
 def _known(s: Session, mapping: Any, key: Any, *, drops: bool = False) -> Any:
     """A key that is looked up or dropped: its value, of which the dictionary tells the truth."""
-    shadow = s.outside.shadow(mapping)
+    shadow = s.outside.by_twin.get(id(mapping))
     if not isinstance(shadow, DictShadow):
         key = s.known(key)
         s.hashing((key,))
     elif drops:
         shadow.settle_numbers(s)
         shadow.before_delete(s, key := s.known(key))
-    else:
+    elif type(key) is not str or key not in shadow.known:  # most are read again and again
         shadow.touch(s, key := shadow.key(s, key))
     return key
 

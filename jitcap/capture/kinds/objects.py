@@ -106,7 +106,7 @@ class ObjectShadow(Shadow):
 
     def written_slots(self) -> Iterator[tuple[str, Any]]:
         """(name, new value or MISSING) of the slots that the program set or deleted."""
-        for name, descriptor in slots_of(type(self.real)):
+        for name, descriptor in slots_of(type(self.real)) if self.slots else ():
             if name in self.slots:
                 try:
                     now = descriptor.__get__(self.twin, type(self.real))

@@ -28,6 +28,7 @@ from jitcap.capture.tracing import LARGEST
 from jitcap.graph.graph import CHECK, Node
 
 _PLAIN: Final = (type(None), bool, int, float, complex, str)
+_WITH_ZEROS: Final = (float, complex)  # of two signs, which are equal
 _OTHERWISE: Final = frozenset({"random", "index", "dynamic", "extern"})  # more than a node is made
 _GROWS: Final = frozenset({"nodes", "checks", "conditions", "_values"})  # of the tracer
 Code = tuple[str, Any]  # "own": a node of the template; "given": an operand; "fixed": what it is
@@ -43,7 +44,8 @@ class Templates:
 
     def call(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """`fn(*args)`. What the program's own tensors do is read from bytecode."""
-        if any(isinstance(x, Tensor) and not is_native_class(type(x)) for x in args):
+        kinds = {id(type(x)): type(x) for x in args}.values()  # a metaclass may compare them
+        if any(issubclass(kind, Tensor) and not is_native_class(kind) for kind in kinds):
             return self.session.interpret(fn, args, {})
         form = form_of(self.session, args)
         if form is None:
@@ -69,17 +71,23 @@ def form_of(s: Any, args: tuple[Any, ...]) -> Any:
     inside = tracer.inside is not None or s.ties.open or s.ties.regions or s.rolls
     if inside or s.sizes.symbols or s.unsafe or s.search is not None or mode.enabled or mode.behind:
         return None
-    seen: dict[int, int] = {}
+    seen: list[int] = []
     parts = [_form(x, seen) for x in args]
-    return None if None in parts else (get_default_dtype(), mode.autocast, *parts)
+    if None in parts:
+        return None
+    known: dict[int, int] = {}
+    apart = len({*seen}) == len(seen)  # in most calls no two are the same
+    same = () if apart else tuple([known.setdefault(x, len(known)) for x in seen])
+    return get_default_dtype(), mode.autocast, same, *parts
 
 
-def _form(x: Any, seen: dict[int, int]) -> Any:
+def _form(x: Any, seen: list[int]) -> Any:
+    """Key of an operand; None where it has none. The ids of its parts are added to `seen`."""
     kind = type(x)
     if kind is SymNumber:
         return id(x)
     if kind in _PLAIN:
-        return kind, repr(x)
+        return kind, repr(x) if kind in _WITH_ZEROS else x
     array = x._array if isinstance(x, Tensor) else None
     if type(array) is not Traced or x._view is not None:
         return None
@@ -90,10 +98,9 @@ def _form(x: Any, seen: dict[int, int]) -> Any:
         return None
     if not array.chain and array.handle is not memory.handle:
         return None
-    same = [seen.setdefault(id(y), len(seen)) for y in (x, array, memory, x._storage, array.handle)]
-    chain = tuple((op, repr(attrs)) for op, attrs in array.chain)
-    aval, whole = array.aval, memory.aval
-    return kind, aval, whole, array.strides, array.offset, chain, x._requires_grad, *same
+    seen += id(x), id(array), id(memory), id(x._storage), id(array.handle)
+    chain = tuple([(op, repr(attrs)) for op, attrs in array.chain])
+    return kind, array.aval, memory.aval, array.strides, array.offset, chain, x._requires_grad
 
 
 @dataclass(frozen=True, slots=True, eq=False)
