@@ -13,7 +13,7 @@ import pytest
 
 import codegen
 import jitcap
-from benchmarks import competitors, measure, more, report, roofline, workloads
+from benchmarks import competitors, measure, more, plan, report, roofline, workloads
 from benchmarks.models.gpt import Config
 from tests.codegen.checking import floats
 from tests.codegen.tracing import trace
@@ -119,6 +119,24 @@ def test_the_parts_of_a_step_beside_their_floors():
     assert (row.kind, row.runs, row.work.nbytes) == ("loops", 1, 4 * 60)
     assert (step.work.name, step.runs) == ("cumsum", 1)
     assert ">small</text>" in roofline.picture({"small": [row]}, peaks)
+
+
+def test_the_plan_of_larger_machines(capsys):
+    """Parameters as models have them, messages as by hand, and a table that says it predicts."""
+    shape = plan.SMALL[2]
+    model = plan.program_of(shape).model
+    assert sum(p.numel() for p in model.parameters()) == shape.parameters
+    assert plan.all_reduce(1e9, 4, 0.0, 1e9) == pytest.approx(1.5)
+    assert plan.all_reduce(0.0, 1024, 1e-6, 1e9) == pytest.approx(20e-6)  # a tree
+    assert plan.all_gather(1e9, 4, 1.0, 1e9) == pytest.approx(3.75)
+    sizes = plan.Sizes()
+    sent = plan.traffic(shape, "fully_shard", 2, sizes)
+    assert sum(sent.values()) == shape.parameters * (2 * 2 + 4) / 2
+    held = [plan.memory(shape, method, 4, sizes) for method in plan.METHODS]
+    assert held == sorted(held, reverse=True) and held[0] == 16 * shape.parameters
+    plan.predict(np.array([650.0, 5.0, 36.0, 69.0, 28.0]), 0.01)
+    said = capsys.readouterr().out
+    assert said.startswith("PREDICTION, not measured") and said.count(" GB\n") == 24
 
 
 def test_a_benchmark_runs_on_the_kernels_of_its_processor():

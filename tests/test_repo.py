@@ -149,7 +149,8 @@ def test_the_source_distribution_holds_the_tests_and_what_they_read():
 
 
 # The module of a package whose name is not it, and the command of a package that is only run.
-MODULES = {"scikit-learn": "sklearn", "cuda-bindings": "cuda"}
+MODULES = {"scikit-learn": "sklearn", "cuda-bindings": "cuda",
+           "nccl4py": "nccl"}  # fmt: skip
 # Packages of a library and its commands, which another one loads.
 LOADED = {"mpich": "mpi4py"}
 COMMANDS = {
@@ -163,6 +164,7 @@ USERS = {
     "gpu": PACKAGES,
     "sim": PACKAGES,
     "distributed": PACKAGES,
+    "distributed-gpu": PACKAGES,
     "test": ("tests",),
     "bench": ("benchmarks",),
 }

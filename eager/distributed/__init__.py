@@ -7,6 +7,7 @@
 
     engine          what a message-passing library does for a group; errors
     mpi             that, on MPI
+    nccl            that, on NCCL for the memory of GPUs
     groups          process groups, ranks, timeouts
     subgroups       a world cut into several
     work            a collective under way
@@ -63,11 +64,11 @@ from eager.distributed.engine import DistBackendError as DistBackendError
 from eager.distributed.engine import DistError as DistError
 from eager.distributed.engine import DistTimeoutError as DistTimeoutError
 from eager.distributed.engine import ReduceOp as ReduceOp
+from eager.distributed.engine import default_pg_timeout as default_pg_timeout
 from eager.distributed.groups import Backend as Backend
 from eager.distributed.groups import DebugLevel as DebugLevel
 from eager.distributed.groups import GroupMember as GroupMember
 from eager.distributed.groups import ProcessGroup as ProcessGroup
-from eager.distributed.groups import default_pg_timeout as default_pg_timeout
 from eager.distributed.groups import destroy_process_group as destroy_process_group
 from eager.distributed.groups import get_backend as get_backend
 from eager.distributed.groups import get_backend_config as get_backend_config

@@ -6,8 +6,8 @@ and `group_dst` of the group. Tensors of one collective have one dtype, and wher
 said one shape on all ranks; what is written gets no history. A rank that is not in the group does
 nothing.
 
-A tensor whose memory is contiguous is sent and written where it lies; any other, also one of a
-device, by way of a copy. Under `@jit` `all_reduce`, `broadcast`, `all_gather_into_tensor`,
+A tensor whose memory is contiguous is sent and written where it lies (one of a device, by NCCL);
+any other by way of a copy. Under `@jit` `all_reduce`, `broadcast`, `all_gather_into_tensor`,
 `reduce_scatter_tensor`, `all_to_all_single` and `barrier` are nodes of the graph, which are done
 when the next operation runs; around the others the program splits.
 """
@@ -27,8 +27,9 @@ from eager.base.host_only import host_only
 from eager.core.dispatch import tracing
 from eager.core.op import Op
 from eager.core.tensor import Tensor, require_writable, wrap
+from eager.device.array import DeviceArray
 from eager.distributed.engine import DistError, ReduceOp, Request, wait
-from eager.distributed.groups import ProcessGroup, require_agreement, resolve
+from eager.distributed.groups import ProcessGroup, require_agreement, require_world, resolve
 from eager.distributed.ops import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -63,9 +64,16 @@ def _require_tensors(name: str, *tensors: Any) -> None:
             raise TypeError(f"{name}(): a Tensor is needed, got a {type(each).__name__}")
 
 
-def _memory(tensor: Any, name: str, *, written: bool) -> _Memory:
+def _memory(tensor: Any, name: str, *, written: bool, rows: bool = False) -> _Memory:
+    """What an engine reads and writes. `rows`: beside those of a list, which lie on the host."""
     _require_tensors(name, tensor)
     array: Any = tensor._array
+    if type(array) is DeviceArray and require_world().engine.on_devices and not rows:
+        own = array.contiguous
+        if own and written:
+            require_writable(tensor)
+            tensor._storage.version += 1
+        return _Memory(tensor, array if own else tensor.detach().contiguous()._array, not own)
     own = type(array) is np.ndarray and array.flags.c_contiguous
     if own and (array.flags.writeable or not written):
         if written:
@@ -215,7 +223,7 @@ def all_gather(
     found = resolve(group)
     if found is None:
         return _none(async_op)
-    mine = _memory(tensor, "all_gather", written=False)
+    mine = _memory(tensor, "all_gather", written=False, rows=True)
     out = _rows("all_gather", tensor_list, tensor, found.size(), written=True)
     return _launch(
         found, "all_gather", tensor, "",
@@ -233,7 +241,7 @@ def _rows(name: str, tensors: Any, like: Tensor, ranks: int, *, written: bool) -
         _require_same(name, like, each, like.numel)
     if written:
         return np.empty((ranks, like.numel()), like.dtype.np)
-    return np.stack([_memory(t, name, written=False).array.reshape(-1) for t in tensors])
+    return np.stack([_memory(t, name, written=False, rows=True).array.reshape(-1) for t in tensors])
 
 
 def _spread(rows: Any, tensors: Sequence[Tensor]) -> None:
@@ -276,7 +284,7 @@ def reduce_scatter(
         return _none(async_op)
     _require_op(op, output, "reduce_scatter")
     rows = _rows("reduce_scatter", input_list, output, found.size(), written=False)
-    out = _memory(output, "reduce_scatter", written=True)
+    out = _memory(output, "reduce_scatter", written=True, rows=True)
     return _launch(
         found, "reduce_scatter", output, f" by {op!r}",
         lambda: found.engine.reduce_scatter(out.array, rows, op), out.finish, async_op=async_op,
@@ -348,7 +356,7 @@ def all_to_all(
     for what, tensors in (("output", output_tensor_list), ("input", input_tensor_list)):
         if len(tensors) != found.size() or len({t.dtype for t in tensors}) != 1:
             raise ValueError(f"{name}(): {found.size()} tensors of one dtype are the {what}s")
-    sent = [_memory(t, name, written=False).array.reshape(-1) for t in input_tensor_list]
+    sent = [_memory(t, name, written=False, rows=True).array.reshape(-1) for t in input_tensor_list]
     lengths = [t.numel() for t in output_tensor_list]
     out = np.empty(sum(lengths), output_tensor_list[0].dtype.np)
     mine = np.concatenate(sent)
@@ -400,7 +408,7 @@ def gather(
     if found is None:
         return _none(async_op)
     root = _root(found, 0 if dst is None and group_dst is None else dst, group_dst, "dst")
-    mine = _memory(tensor, "gather", written=False)
+    mine = _memory(tensor, "gather", written=False, rows=True)
     out, end = None, None
     if found.rank() == root:
         out = _rows("gather", gather_list, tensor, found.size(), written=True)
@@ -432,7 +440,7 @@ def scatter(
         rows = _rows("scatter", scatter_list, tensor, found.size(), written=False)
     elif scatter_list:
         raise ValueError(f"scatter(): rank {found.ranks[root]} alone gives the list")
-    mine = _memory(tensor, "scatter", written=True)
+    mine = _memory(tensor, "scatter", written=True, rows=True)
     return _launch(
         found, "scatter", tensor, f" from {found.ranks[root]}",
         lambda: found.engine.scatter(mine.array, rows, root), mine.finish, async_op=async_op,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
+default_pg_timeout: Final = timedelta(minutes=10)  # PyTorch's on GPUs
 EAGER_POLLS: Final = 1.0  # seconds of waiting after which a rank stops asking all the time
 NAP: Final = 1e-3  # seconds between questions from then on: a late rank may be compiling
 
@@ -59,6 +60,7 @@ class Engine(Protocol):
 
     rank: int
     size: int
+    on_devices: bool  # memory of GPUs is taken as it is, as a DeviceArray
 
     def all_reduce(self, array: Any, op: ReduceOp) -> Request:
         """Reduce in place; every rank gets the result."""

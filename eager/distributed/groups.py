@@ -17,16 +17,22 @@ from typing import Any, Final
 import numpy as np
 
 from eager.base.dataclass import dataclass
-from eager.distributed import mpi
-from eager.distributed.engine import DistBackendError, DistError, Engine, ReduceOp, wait
+from eager.distributed import mpi, nccl
+from eager.distributed.engine import (
+    DistBackendError,
+    DistError,
+    Engine,
+    ReduceOp,
+    default_pg_timeout,
+    wait,
+)
 from eager.distributed.same_program import require_same_program
 
-default_pg_timeout: Final = timedelta(minutes=10)  # PyTorch's on GPUs
 DESCRIPTION: Final = 1 << 14  # bytes of an error that a rank tells the others
 
 
 class Backend:
-    """Names of engines. "mpi" moves the memory of CPUs."""
+    """Names of engines. "mpi" moves the memory of CPUs, "nccl" that of GPUs, too."""
 
     MPI = "mpi"
     NCCL = "nccl"
@@ -114,6 +120,7 @@ class _State:
     """A process's knowledge of its job."""
 
     world: ProcessGroup | None = None
+    backend: str = Backend.MPI
     groups: int = 0  # made so far: they get their names from it
     debug: DebugLevel = DebugLevel.DETAIL
 
@@ -135,7 +142,12 @@ def _no() -> bool:
     return False
 
 
-is_nccl_available = is_gloo_available = is_ucc_available = is_xccl_available = _no
+def is_nccl_available() -> bool:
+    """True if nccl4py and mpi4py are installed."""
+    return nccl.is_available() and mpi.is_available()
+
+
+is_gloo_available = is_ucc_available = is_xccl_available = _no
 is_torchelastic_launched = _no
 
 
@@ -157,24 +169,27 @@ def init_process_group(
 ) -> None:
     """Join the job that `mpiexec -n N python train.py` started: every process calls it once.
 
-    `backend`: "mpi" (default). The launcher has given each process its rank, so that
+    `backend`: "mpi" (default), or "nccl", which moves tensors of GPUs by NCCL and all else by MPI
+    (not run on hardware yet). The launcher has given each process its rank, so that
     `init_method` is "env://" or None, and `world_size` and `rank`, where they are given, are
     checked. `timeout` (10 minutes) is how long a rank waits in a collective for the others; then it
     raises DistTimeoutError. An exception that ends one rank ends the job, with its traceback.
 
-    Raises RuntimeError if it was called before, where MPI is not installed, or where the program
-    was started by another launcher; DistError, on all ranks, where one of them has another program,
-    other versions of packages or other settings; ValueError for another backend or other
-    numbers."""
+    Raises RuntimeError if it was called before, where MPI (or nccl4py) is not installed, or where
+    the program was started by another launcher; DistError, on all ranks, where one of them has
+    another program, other versions of packages or other settings; ValueError for another backend or
+    other numbers."""
     if is_initialized():
         raise RuntimeError("trying to initialize the default process group twice!")
-    _require_mpi("init_process_group", backend)
+    chosen = _chosen("init_process_group", backend)
     if store is not None or (init_method or "env://") != "env://":
         raise ValueError(
             "init_process_group: ranks find each other by their launcher (mpiexec -n 4 python "
             f"train.py); leave init_method and store out, got {init_method!r}, {store!r}"
         )
-    engine = mpi.world()
+    engine: Any = mpi.world()
+    if chosen == Backend.NCCL:
+        engine = nccl.over(engine)
     for what, told, found in (("world_size", world_size, engine.size), ("rank", rank, engine.rank)):
         if told not in (-1, None) and told != found:
             raise ValueError(f"init_process_group: {what}={told}, and the launcher says {found}")
@@ -183,14 +198,20 @@ def init_process_group(
     _state.world = ProcessGroup(
         engine, tuple(range(engine.size)), timeout or default_pg_timeout, group_name or "world"
     )
-    GroupMember.WORLD = _state.world
+    GroupMember.WORLD, _state.backend = _state.world, chosen
 
 
-def _require_mpi(name: str, backend: Any) -> None:
-    if backend is not None and str(backend).lower().removeprefix("cpu:") != Backend.MPI:
-        raise ValueError(
-            f"{name}: backend {backend!r} is not there; 'mpi' is, which serves tensors of CPUs"
-        )
+def _chosen(name: str, backend: Any) -> str:
+    """The engine that a name means: "nccl" and "cpu:mpi,cuda:nccl" are the same."""
+    wanted = str(backend or Backend.MPI).lower()
+    if wanted in ("mpi", "cpu:mpi"):
+        return Backend.MPI
+    if wanted in ("nccl", "cuda:nccl", "cpu:mpi,cuda:nccl"):
+        return Backend.NCCL
+    raise ValueError(
+        f"{name}: backend {backend!r} is not there; 'mpi' is, which serves tensors of CPUs, and "
+        "'nccl', for those of GPUs, too"
+    )
 
 
 def destroy_process_group(group: Any = None) -> None:
@@ -218,7 +239,8 @@ def new_group(
 
     Raises ValueError for ranks that are not in the world, or twice in the list."""
     world = require_world()
-    _require_mpi("new_group", backend)
+    if backend is not None and _chosen("new_group", backend) != _state.backend:
+        raise ValueError(f"new_group: groups have the world's engine, {_state.backend!r}")
     chosen = world.ranks if ranks is None else tuple(sorted(int(r) for r in ranks))
     if len(set(chosen)) != len(chosen) or not set(chosen) <= set(world.ranks):
         raise ValueError(
@@ -268,22 +290,24 @@ def get_world_size(group: Any = None) -> int:
 def get_backend(group: Any = None) -> str:
     """The name of the engine."""
     resolve(group)
-    return Backend.MPI
+    return _state.backend
 
 
 def get_backend_config(group: Any = None) -> str:
     """The engine of each kind of device."""
-    return ",".join(f"{kind}:{get_backend(group)}" for kind in ("cpu", "cuda"))
+    return f"cpu:{Backend.MPI},cuda:{get_backend(group)}"
 
 
 def get_default_backend_for_device(device: Any) -> str:
-    """The engine that moves a device's memory."""
-    return Backend.MPI
+    """The engine that moves a device's memory, of those that are installed."""
+    of_gpus = str(device).startswith("cuda") and is_nccl_available()
+    return Backend.NCCL if of_gpus else Backend.MPI
 
 
 def is_backend_available(backend: str) -> bool:
     """True if `init_process_group` takes this name."""
-    return backend.lower() == Backend.MPI and mpi.is_available()
+    found = {Backend.MPI: is_mpi_available, Backend.NCCL: is_nccl_available}.get(backend.lower())
+    return found is not None and found()
 
 
 def get_pg_count() -> int:

@@ -111,6 +111,8 @@ def _refused(error: Any) -> DistBackendError:
 class MPIEngine:
     """The ranks of one MPI communicator."""
 
+    on_devices = False
+
     def __init__(self, mpi: Any, comm: Any) -> None:
         self.mpi, self._comm = mpi, comm
         comm.Set_errhandler(mpi.ERRORS_RETURN)  # as exceptions

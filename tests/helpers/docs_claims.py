@@ -22,6 +22,7 @@ CHECKPOINT = "tests/eager/distributed/test_checkpoint.py::test_"
 COMMANDS = "tests/jitcap/test_commands.py::"
 KEPT = "tests/jitcap/store/test_kept_processes.py::"
 PROGRAMS = "tests/eager/programs/test_programs.py::"
+PLAN = "tests/test_benchmarks.py::test_the_plan_of_larger_machines"
 LOOPS = "tests/eager/device/test_loops.py::test_"
 
 CLAIMS = {
@@ -50,6 +51,7 @@ CLAIMS = {
         "* [shapes.md]": LINKS,
         "* [control_flow.md]": LINKS,
         "* [distributed.md]": LINKS,
+        "* [plan.md]": LINKS,
         "* [gpu.md]": LINKS,
         "* [performance.md]": LINKS,
         "* [limits.md]": LINKS,
@@ -140,7 +142,15 @@ CLAIMS = {
         + CHECKPOINT
         + "a_save_that_is_interrupted_changes_nothing",
         "**Compiling.**": "tests/codegen/runtime/test_turns.py",
+        "**GPUs.**": RANKS + "nccl_over_a_stand_in_of_its_interface",
         "**What is not there": LIMIT,
+    },
+    "docs/plan.md": {
+        "`python -m benchmarks.plan` predicts": PLAN,
+        "**From compiled": PLAN,
+        "**Of the network**": PLAN,
+        "What the table says": LIMIT,
+        "**Checked here.**": LIMIT,
     },
     "docs/gpu.md": {
         "What there is": DEVICE

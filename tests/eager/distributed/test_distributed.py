@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 import ranks
 import ranks_mesh
+import ranks_nccl
 import ranks_sharded
 
 import eager
 from eager import distributed as dist
+from eager.distributed import nccl
 
 pytestmark = pytest.mark.once
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
@@ -38,6 +40,10 @@ def test_three_ranks():
 
 def test_sharding():
     all_pass(run(3, helper=ranks_sharded))
+
+
+def test_nccl_over_a_stand_in_of_its_interface():
+    all_pass(run(2, helper=ranks_nccl))
 
 
 def test_groups_and_meshes():
@@ -65,8 +71,8 @@ def test_before_the_job_begins():
     assert not dist.is_initialized()
     with pytest.raises(ValueError, match="call init_process_group\\(\\) first"):
         dist.all_reduce(eager.ones(2))
-    with pytest.raises(ValueError, match="'nccl' is not there"):
-        dist.init_process_group("nccl")
+    with pytest.raises(ValueError, match="'gloo' is not there"):
+        dist.init_process_group("gloo")
     with pytest.raises(ValueError, match="leave init_method and store out"):
         dist.init_process_group("mpi", init_method="tcp://localhost:1")
 
@@ -86,6 +92,10 @@ def test_without_mpi_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(dist.DistBackendError, match=r"pip install 'jitcap\[distributed\]'"):
         dist.init_process_group("mpi")
+    monkeypatch.setitem(sys.modules, "nccl.core", None)
+    with pytest.raises(dist.DistBackendError, match=r"pip install 'jitcap\[distributed-gpu\]'"):
+        nccl.over(None)
+    assert dist.is_nccl_available() is bool(importlib.util.find_spec("nccl"))
 
 
 def test_the_example_by_the_launcher(tmp_path):
