@@ -65,7 +65,7 @@ def _require_tensors(name: str, *tensors: Any) -> None:
 
 
 def _memory(tensor: Any, name: str, *, written: bool, rows: bool = False) -> _Memory:
-    """What an engine reads and writes. `rows`: beside those of a list, which lie on the host."""
+    """Memory for an engine. `rows`: beside that of a list, which lies on the host."""
     _require_tensors(name, tensor)
     array: Any = tensor._array
     if type(array) is DeviceArray and require_world().engine.on_devices and not rows:
