@@ -187,7 +187,7 @@ class NCCLEngine:
             x, source, stream=stream), source)  # fmt: skip
 
     def barrier(self) -> Any:
-        """When all ranks have come here, and their devices have done what was queued."""
+        """Request that ends when all ranks are here, and their devices have done their work."""
         for pool in places.opened():
             pool.device.synchronize()
         return self._host.barrier()
