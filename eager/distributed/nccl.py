@@ -10,7 +10,6 @@ noticed by NCCL, not by the timeout of the group.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -49,10 +48,11 @@ def over(host: Any) -> NCCLEngine:
     """The engine of the ranks of `host`, which all of them make together. Raises DistBackendError
     without nccl4py."""
     try:
-        nccl: Any = importlib.import_module("nccl.core")
+        from nccl import core
     except ImportError as error:
         why = f"; it says: {error}" if is_available() else ""
         raise DistBackendError(f"the backend 'nccl' needs nccl4py: {INSTALL}{why}") from error
+    nccl: Any = core
     places.pool()  # opens the device that is current, in whose context NCCL works
     given = bytes(nccl.get_unique_id()) if host.rank == 0 else b""
     length = np.array([len(given)])

@@ -208,4 +208,5 @@ if __name__ == "__main__":
 
     os.environ["JITCAP_DEVICE"] = "sim"
     sys.modules["nccl"], sys.modules["nccl.core"] = types.ModuleType("nccl"), core
+    sys.modules["nccl"].core = core
     ranks.main((collectives, data_parallel), "nccl")
