@@ -1,24 +1,6 @@
-"""At the edge: `python -m jitcap doctor | cache | explain | settings`. Arguments -> a status."""
+"""At the edge: `python -m jitcap`, whose commands have a room above the package's names."""
 
-from __future__ import annotations
-
-import argparse
-import sys
-from collections.abc import Sequence
-
-from jitcap.commands import cache, doctor, explain, settings
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the command that the arguments name; 0 if what it looked at is well."""
-    parser = argparse.ArgumentParser(prog="python -m jitcap")
-    commands = parser.add_subparsers(required=True, metavar="command")
-    for command in (doctor, cache, explain, settings):
-        command.add_to(commands)
-    given = parser.parse_args(arguments)
-    status: int = given.run(given)
-    return status
-
+import runpy
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    runpy.run_module("jitcap.commands", run_name="__main__")

@@ -1,1 +1,1 @@
-"""At the edge: what `python -m jitcap` does. a command and its arguments -> text, a status."""
+"""At the edge: what `python -m jitcap` does. A command and its arguments -> text, a status."""

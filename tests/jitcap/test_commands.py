@@ -8,8 +8,8 @@ import time
 import pytest
 
 from codegen.runtime.cache import Cache
-from jitcap.__main__ import main
 from jitcap.commands import cache, doctor, settings
+from jitcap.commands.__main__ import main
 
 PROGRAM = """
 import sys
