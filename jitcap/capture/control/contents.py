@@ -31,6 +31,7 @@ from jitcap.capture.kinds.base import parts_of as items_of
 from jitcap.capture.kinds.cells import CellShadow, is_empty
 from jitcap.capture.kinds.iterators import Lazy
 from jitcap.capture.kinds.mappings import DictShadow
+from jitcap.capture.kinds.refusing import Refusing
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
 from jitcap.capture.outside import Shadow
 
@@ -282,7 +283,7 @@ KINDS: Final[dict[type, Kind]] = {
     OrderedDict: _OBJECT._replace(
         entries=lambda x: dict(OrderedDict.items(x)), put=partial(_put_entry, OrderedDict)
     ),
-    tuple: _FIXED, frozenset: _FIXED, set: _ITEMS, deque: _ITEMS,
+    tuple: _FIXED, frozenset: _FIXED, Refusing: _FIXED, set: _ITEMS, deque: _ITEMS,
     bytearray: _OBJECT._replace(state=bytes),
     np.ndarray: Kind(
         held=lambda x: [x.base, *_attributes(x)],
