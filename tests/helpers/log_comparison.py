@@ -32,7 +32,9 @@ class Heap:
         counters = [x._storage for x in seen if isinstance(x, Tensor)]
         made = [x for x in seen if session.outside.shadow(x) is None]
         every = {id(x): x for x in (*self._shadows(), *made, *counters)}
-        self.before = {key: Snapshot.of(x, []) for key, x in every.items()}
+        taken = {key: Snapshot.of(x, []) for key, x in every.items()}
+        # Nothing is told by those that are never as they were.
+        self.before = {key: x for key, x in taken.items() if not x.is_changed()}
 
     def changes(self):
         """The objects that were there and are different now."""

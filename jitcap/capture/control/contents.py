@@ -6,6 +6,7 @@ it leads to. Of an object from outside the shadow is read: what is only loaded i
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import itertools
 import operator
@@ -13,7 +14,7 @@ import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import CellType, FunctionType, MemberDescriptorType, ModuleType
+from types import CellType, FunctionType, MemberDescriptorType, ModuleType, NoneType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ from jitcap.capture.kinds.refusing import Refusing
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
 from jitcap.capture.outside import Shadow
 
+C_DATA: Final = ctypes.Structure.__mro__[1]  # base of all of `ctypes`
 PLACE: Final = "its place on the tape"
 _OWN: Final = ("_array", "_view", "_hooks", "_accumulate_hooks", "_retains")
 _ROUNDS: Final = (
@@ -171,6 +173,10 @@ def _attributes(obj: Any) -> list[Any]:
     return [*_in_slots(obj), *namespace_of(obj)]
 
 
+def _of_error(error: BaseException) -> list[Any]:
+    return [error.args, error.__cause__, error.__context__, *_attributes(error)]
+
+
 def _put_element(x: list[Any], index: int, value: Any) -> None:
     end = index + 1 if value is not MISSING and index < len(x) else len(x)
     list.__setitem__(x, slice(index, end), [] if value is MISSING else [value])
@@ -219,7 +225,7 @@ def _marks(s: TensorShadow) -> list[Any]:
 
 def _position(iterator: Any) -> Any:
     """Place of a builtin iterator: its length hint, or what a copy of it would begin with; -1 if
-    it has none, but for what it goes through."""
+    it has none, but for what it goes through. Of one that tells nothing no two places are equal."""
     if type(iterator) is Lazy:
         return iterator.moves
     if type(iterator) is itertools.count:
@@ -229,7 +235,9 @@ def _position(iterator: Any) -> Any:
         if type(iterator) is itertools.cycle:
             return _position(given[0])
         return [len(pool) for pool in given if type(pool) is tuple], rest
-    return operator.length_hint(iterator, -1)
+    hint = operator.length_hint(iterator, -1)
+    tells = hint >= 0 or type(iterator) is itertools.repeat or _driven_by(iterator)
+    return hint if tells else object()
 
 
 def _reduced(iterator: Any) -> Any:
@@ -246,6 +254,12 @@ def _referents(obj: Any) -> list[Any]:
     return [
         x for each in held for x in (gc.get_referents(each) if type(each) is tuple else (each,))
     ]
+
+
+def _unknown(obj: Any) -> Any:
+    """State of an object written in C, of which only itself knows: no two are equal, but of what
+    nobody writes to."""
+    return None if isinstance(obj, str | bytes | NoneType) else object()
 
 
 def _driven_by(iterator: Any) -> list[Any]:
@@ -271,7 +285,7 @@ _OBJECT: Final = Kind(held=_attributes, others=namespace_of)
 _ITEMS: Final = _OBJECT._replace(held=lambda x: [*items_of(x), *_attributes(x)])
 _FIXED: Final = _OBJECT._replace(parts=_ITEMS.held)
 _TWIN: Final = Kind(parts=_parts_of_shadow)
-_IN_C: Final = Kind(parts=_referents)
+_IN_C: Final = Kind(state=_unknown, parts=_referents)
 _ITERATOR: Final = Kind(
     held=_driven_by, state=_position, others=_driven_by,
     parts=lambda x: [*_driven_by(x), *_referents(x)],
@@ -287,21 +301,30 @@ KINDS: Final[dict[type, Kind]] = {
     bytearray: _OBJECT._replace(state=bytes),
     np.ndarray: Kind(
         held=lambda x: [x.base, *_attributes(x)],
-        state=lambda x: (x.shape, x.strides, x.dtype, x.tobytes()),
+        state=lambda x: (x.shape, x.strides, x.dtype, x.flags.writeable, x.tobytes()),
         others=lambda x: [x.base, *namespace_of(x)],
     ),
     np.void: Kind(parts=lambda x: [x.base], others=lambda x: [x.base]),
     memoryview: Kind(parts=lambda x: [x.obj], others=lambda x: [x.obj]),
+    np.nditer: _ITERATOR._replace(state=_unknown),
     np.flatiter: _ITERATOR._replace(state=lambda x: x.index, others=lambda x: [x.base]),
     itertools.cycle: _ITERATOR._replace(others=gc.get_referents),  # it fills a list of its own
-    BaseException: _OBJECT._replace(held=lambda e: [e.args, e.__cause__, *_attributes(e)]),
-    partial: _OBJECT,
+    BaseException: _OBJECT._replace(
+        held=lambda e: [*_of_error(e), e.__traceback__], parts=_of_error,
+    ),
+    partial: _OBJECT._replace(held=lambda x: [x.func, x.args, x.keywords, *_attributes(x)]),
+    C_DATA: _OBJECT._replace(state=bytes),
     CellType: Kind(_of_cell, put=_put_variable),
     FunctionType: Kind(
-        held=lambda f: [*_tables(f), f.__code__, f.__name__, f.__qualname__, f.__doc__],
+        held=lambda f: [
+            *_tables(f), f.__code__, f.__name__, f.__qualname__, f.__doc__, f.__module__
+        ],
         others=_tables, parts=_tables,
     ),
-    type: Kind(lambda x: dict(vars(x)) if is_python_class(x) else {}, parts=lambda _: []),
+    type: Kind(
+        lambda x: dict(vars(x)) if is_python_class(x) else {},
+        held=lambda x: [x.__name__, x.__qualname__, *x.__bases__], parts=lambda _: [],
+    ),
     Frame: Kind(
         held=lambda x: [*x.stack, *x.fast.values(), x.namespace, *x.handled, x.function],
         state=lambda x: (x.pc, *x.fast),

@@ -93,8 +93,9 @@ class Log:
             fields = namespace_of(value) if is_python_class(type(value)) else []
             if fields or isinstance(value, _FILLED) or hasattr(type(value), "__next__"):
                 self.open[-1].note(value)
-            for held in (x for each in fields for x in each.values() if isinstance(x, _FILLED)):
-                self.open[-1].note(held)
+            for held in (x for each in fields for x in each.values()):
+                if isinstance(held, _FILLED) or hasattr(type(held), "__next__"):
+                    self.open[-1].note(held)
 
     def running(self, function: FunctionType, owner: Any, given: Sequence[Any]) -> None:
         """A function of `eager` is run, which may write to the tensor that it is called on."""

@@ -1,6 +1,8 @@
 """The write log of capture: what a way of a branch, a round or a part of the graph has changed."""
 
+import ctypes
 import itertools
+import re
 from collections import OrderedDict, defaultdict, deque
 from functools import partial
 
@@ -329,7 +331,80 @@ def an_array_by_its_elements(x):
     return x, array.tolist()
 
 
+def names_and_bases_of_a_class(x):
+    class One:
+        v = 1
+
+    class Two:
+        v = 2
+
+    class Named(One):
+        pass
+
+    class Based(One):
+        pass
+
+    def of_a_module():
+        pass
+
+    if x.sum() > 0:
+        Named.__name__ = "Renamed"
+    if x.mean() > 0:
+        Based.__bases__ = (Two,)
+    if x.max() > 0:
+        of_a_module.__module__ = "another"
+    return x * Based.v, Named.__name__, of_a_module.__module__
+
+
+def where_an_error_was_raised(x):
+    first, second = ValueError("first"), KeyError("second")
+    try:
+        raise TypeError
+    except TypeError as error:
+        kept = error
+    if x.sum() > 0:
+        first.__context__ = second
+    if x.mean() > 0:
+        kept.__traceback__ = None
+    return x, first.__context__ is second, kept.__traceback__ is None
+
+
+def state_of_a_partial(x):
+    power = partial(pow, 2)
+    if x.sum() > 0:
+        power.__setstate__((pow, (3,), {}, {}))
+    return x * power(3)
+
+
+def an_array_that_cannot_be_written_to(x):
+    array = np.zeros(2)
+    if x.sum() > 0:
+        array.setflags(write=False)
+    return x, array.flags.writeable
+
+
+def a_number_of_c(x):
+    number = ctypes.c_int(3)
+    if x.sum() > 0:
+        number.value = 5
+    return x, number.value
+
+
+def iterators_that_tell_nothing(x):
+    found, places = re.finditer("a", "aaaa"), np.ndenumerate(np.arange(3))
+    numbers = np.nditer(np.arange(3))
+    if x.sum() > 0:
+        next(found)
+    if x.mean() > 0:
+        next(places)
+    if x.max() > 0:
+        next(numbers)
+    return x, next(found).start(), next(places), int(next(numbers))
+
+
 PROGRAMS = [
+    names_and_bases_of_a_class, where_an_error_was_raised, state_of_a_partial,
+    an_array_that_cannot_be_written_to, a_number_of_c, iterators_that_tell_nothing,
     *map(held_where, (
         class_attribute, attribute_of_a_tensor, attribute_of_an_error, owner_of_a_builtin_method,
         start_of_a_slice, only_a_view, a_repeated_list,
