@@ -53,8 +53,8 @@ __all__ = [
 def __getattr__(name: str) -> _Any:
     if name == "profile":  # few programs do: it is imported when it is named
         return _lazy_imports.submodule("jitcap", "profiling").profile
-    raise AttributeError(f"module 'jitcap' has no attribute {name!r}")
+    return _lazy_imports.submodule("jitcap", name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_lazy_imports.PARTS["jitcap"]})
