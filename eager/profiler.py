@@ -203,9 +203,11 @@ class record_function(contextlib.ContextDecorator):
         self.name = name
         self.begun = 0
 
+    def _recreate_cm(self) -> record_function:  # a function may call itself
+        return type(self)(self.name)
+
     def __enter__(self) -> record_function:
-        if recorder.options and not tracing():
-            self.begun = now()
+        self.begun = now() if recorder.options and not tracing() else 0
         return self
 
     def __exit__(self, *_: object) -> None:

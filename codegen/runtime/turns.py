@@ -56,7 +56,7 @@ class Turn:
     def wait(self) -> None:
         """Take it when the process that has it is done, or gone. Returns without it where that
         takes too long, where this thread has another, or after `release`."""
-        if any(thread == self._mine[0] for thread, _ in _held):
+        if any(thread == self._mine[0] for thread, _ in tuple(_held)):
             return
         until = time.monotonic() + PATIENCE
         while not (self._given_up or self.take()) and time.monotonic() < until:

@@ -17,6 +17,7 @@ import functools
 import itertools
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import inf
@@ -54,16 +55,20 @@ DTYPES: Final = {d.np.name: d.np for d in dt.ALL} | {
 }
 PARTS: Final = "wiring"  # an entry of this is of a device (`cut_cache.py`)
 _BYTES: Final = 1 << 48
+_IMPORTED: Final = time.time()
 T = TypeVar("T")
 
 
 @functools.cache
 def package_build() -> str:
     """A digest of our own code: equal for equal sources, wherever and whenever they were installed.
-    It is read once for an install, and kept under the places, sizes and times of its files."""
+    It is read once for an install, and kept under the places, sizes and times of its files. Where
+    one was edited since the import, what runs is in no file, and the digest is this process's."""
     place = next((place for place in (ROOT, *ROOT.parents) if place.is_file()), None)
     files = _sources() if place is None else [(str(place), place.stat())]
     rows = sorted(f"{path} {found.st_size} {found.st_mtime_ns}" for path, found in files)
+    if any(_IMPORTED < found.st_mtime <= time.time() for _, found in files):
+        return cache.digest("edited", str(os.getpid()), str(_IMPORTED), *rows)
     key, store = cache.digest("package", *rows), cache.default()
     entry = store.get(key)
     if entry is not None and type(entry.data.get("build")) is str:

@@ -61,6 +61,19 @@ def _tables_and_files(found, tmp_path):
     assert len(events) == len(found.events())
 
 
+def test_a_function_with_a_name_may_call_itself():
+    @record_function("recursive")
+    def down(n):
+        return n and down(n - 1)
+
+    with profile() as found:
+        down(2)
+    events = [e for e in found.events() if e.kind == "range"]
+    pairs = zip(events, events[1:], strict=False)
+    assert len(events) == 3
+    assert all(a.start < b.start and b.end < a.end for a, b in pairs)
+
+
 def test_a_schedule_records_its_active_steps(tmp_path):
     ready = []
 

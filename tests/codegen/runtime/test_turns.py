@@ -41,6 +41,30 @@ def test_a_turn_ends_with_its_process(monkeypatch):
     again.release()
 
 
+def test_others_take_turns_while_one_asks_who_has_some(monkeypatch):
+    others = {(-n, "others") for n in range(1, 2000)}
+    monkeypatch.setattr(turns, "_held", {*others})
+    turn, over = Turn("ab"), threading.Event()
+
+    def work():
+        while not over.is_set():
+            turns._held.add((0, "work"))
+            turns._held.discard((0, "work"))
+
+    thread = threading.Thread(target=work)
+    switched = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        for _ in range(200):
+            turn.wait()
+            turn.release()
+    finally:
+        sys.setswitchinterval(switched)
+        over.set()
+        thread.join()
+
+
 def test_who_has_a_turn_waits_for_nobody():
     mine, theirs, third = Turn("aa"), Turn("bb"), Turn("bb")
     taken = []

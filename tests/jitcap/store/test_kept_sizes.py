@@ -27,6 +27,18 @@ pytestmark = pytest.mark.once
 TARGET = Target("cpp", config.isa)
 
 
+def test_files_edited_since_the_import_say_nothing_of_what_runs(monkeypatch, tmp_path):
+    monkeypatch.setenv("JITCAP_CACHE_DIR", str(tmp_path / "cache"))
+    path, build = tmp_path / "source.py", graphs.package_build.__wrapped__
+    path.write_text("edited")
+    monkeypatch.setattr(graphs, "_sources", lambda: [(str(path), path.stat())])
+    made = [build()]
+    os.utime(path, (1e9, 1e9))
+    made += [build(), build()]
+    assert made[0] != made[1] == made[2]
+    assert len(cache.default().rows()) == 1
+
+
 def traced():
     """(Scope, Graph) of a program whose masks want indices of 32 bits."""
     scope = Sizes()
