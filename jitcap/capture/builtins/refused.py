@@ -20,7 +20,9 @@ from eager.base import threads
 from eager.base.denormals import set_flush_denormal
 from eager.base.dtype import set_default_dtype
 from eager.base.host_only import host_only
+from eager.base.recorder import Recorder
 from eager.core.printing import set_printoptions
+from eager.profiler import profile
 from eager.serialization import load, save
 from jitcap.base.breaks import Break
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session, handles
@@ -55,6 +57,10 @@ for _refused, _home, _functions in (
         threads.get_num_threads, threads.set_num_threads, get_float32_matmul_precision,
         set_float32_matmul_precision,
     )),
+    ("effect", "eager.profiler.", (
+        profile.__enter__, profile.__exit__, profile.start, profile.stop, profile.step,
+    )),
+    ("effect", "", (Recorder.start, Recorder.stop)),
     ("effect", "eager.cuda.", (
         cuda.initial_seed, cuda.get_rng_state, cuda.get_rng_state_all, cuda.set_rng_state,
         cuda.set_rng_state_all, cuda.synchronize, cuda.Event.synchronize, cuda.Stream.synchronize,

@@ -9,7 +9,7 @@ import pytest
 import eager
 import jitcap
 from codegen.targets.cpp.runtime import clocked, cpu
-from eager import nn
+from eager import nn, profiler
 from eager.base.recorder import Work, now, recorder
 from eager.nn import functional as F
 from jitcap import jit
@@ -223,6 +223,25 @@ def test_ops_of_eager_have_their_shapes_and_lines():
     assert dot.products == 2 * 40 * 30 * 40
     assert dot.lines[0].startswith(__file__)
     assert np.isfinite(p.wall_us)
+
+
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
+@pytest.mark.parametrize("make", [jitcap.profile, profiler.profile])
+def test_a_profile_inside_splits_the_program_and_records(make):
+    recording, x = make(), eager.ones(3)
+
+    @jit
+    def step(x):
+        with recording:
+            y = (x * 2).sum()
+        return y + 1
+
+    for _ in range(2):
+        assert step(x).item() == 7
+        rows = recording.rows() if make is jitcap.profile else recording.events()
+        assert "mul" in str(rows)
+    said = [str(split) for split in step.explanation().splits]
+    assert len(said) == 1 and said[0].startswith("effect")
 
 
 def test_peaks_are_measured_on_one_thread_beside_others(monkeypatch):
