@@ -311,7 +311,8 @@ def all_to_all_single(
     received = _split_sizes(name, output, output_split_sizes, found.size(), "output")
     sent = _split_sizes(name, input, input_split_sizes, found.size(), "input")
     if tracing():
-        rows = {"received": tuple(received), "sent": tuple(sent)}
+        equal = output_split_sizes is None and input_split_sizes is None
+        rows = {k: () if equal else tuple(n) for k, n in (("received", received), ("sent", sent))}
         return _in_graph(found, ALL_TO_ALL, output, input, async_op, **rows)
     each = math.prod(input.shape[1:])
     out = _memory(output, name, written=True)

@@ -8,7 +8,7 @@ op, its attributes, the operand, the result, and the user's line.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eager.distributed.engine import DistBackendError, DistError, ReduceOp, Request, late
@@ -41,9 +41,8 @@ def in_c(group: ProcessGroup, record: Record) -> dict[str, Any]:
     seconds = group.timeout.total_seconds()
     fields = {"kind": 0, "bytes": 1, "ranks": group.size(), "timeout": seconds}
     reduction = attrs.get("reduction", "")
-    parts = {*attrs.get("sent", ()), *attrs.get("received", ())}
     engine: Any = group.engine
-    if not hasattr(engine, "in_c") or reduction == "avg" or len(parts) > 1:
+    if not hasattr(engine, "in_c") or reduction == "avg" or attrs.get("sent"):
         return fields
     op = ReduceOp(reduction) if reduction else None
     found = engine.in_c(record.op.name, record.operand.dtype, op)
@@ -104,6 +103,14 @@ def _pattern(group: ProcessGroup, records: Sequence[Record], *, lines: bool = Fa
 def _shown(record: Record, *, line: bool) -> str:
     x = record.operand
     name = record.op.name.removeprefix("start_")
-    how = "".join(f", {k} {v}" for k, v in sorted(record.attrs.items()) if k != "group")
+    own = ("group", "received", "sent")
+    how = "".join(f", {k} {v}" for k, v in sorted(record.attrs.items()) if k not in own)
     place = f" (at {record.where})" if line and record.where else ""
-    return f"{name} of {list(map(int, x.shape))} {x.dtype}{how}{place}"
+    return f"{name} of {sizes_told(x.shape, record.attrs)} {x.dtype}{how}{place}"
+
+
+def sizes_told(shape: Sequence[Any], attrs: Mapping[str, Any]) -> str:
+    """The shape of an operand, as the ranks compare it: an exchange of parts whose sizes are given
+    has rows of one shape, and each rank its own number of them."""
+    sizes = list(map(int, shape))
+    return f"parts of {['*', *sizes[1:]]}" if attrs.get("sent") else str(sizes)

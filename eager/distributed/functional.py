@@ -96,14 +96,20 @@ def all_to_all_single(
     group: Any = None,
 ) -> Tensor:
     """Part r of the first dimension goes to rank r; what the ranks sent here, one behind the
-    other. Parts are equal, or of the sizes that are given (in rows)."""
+    other. Parts are equal, or of the sizes that all ranks give (in rows). ValueError where one list
+    of sizes is given without the other, or does not fit."""
     found = _resolved(group)
     if found is None:
         return self
     n = found.size()
+    if (input_split_sizes is None) != (output_split_sizes is None):
+        raise ValueError("all_to_all_single(): give both lists of sizes, or none")
     _split_sizes("all_to_all_single", self, input_split_sizes, n, "input")
-    sent = tuple(input_split_sizes or [self.shape[0] // n] * n)
-    received = tuple(output_split_sizes or sent)
+    received, sent = (tuple(map(int, s or ())) for s in (output_split_sizes, input_split_sizes))
+    if received and (len(received) != n or min(received) < 0):
+        raise ValueError(
+            f"all_to_all_single(): output_split_sizes are {n} numbers of rows; got {received}"
+        )
     return taken(ALL_TO_ALL, self, group=found.number, received=received, sent=sent)
 
 

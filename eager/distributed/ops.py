@@ -8,6 +8,7 @@ back. All ranks take part in them when they run backward.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import field
 from typing import Any, ClassVar, Final
@@ -20,6 +21,7 @@ from eager.core.dispatch import apply
 from eager.core.op import Attrs, Op
 from eager.core.tensor import Tensor
 from eager.distributed import compiled
+from eager.distributed.compiled import sizes_told
 from eager.distributed.engine import ReduceOp, Request, wait
 from eager.distributed.groups import ProcessGroup, by_number, require_agreement
 from eager.sizes.aval import Aval
@@ -57,7 +59,7 @@ class Collective(Op):
         group = by_number(given.pop("group"))
         x, order = np.ascontiguousarray(arrays[0]).reshape(arrays[0].shape), arrays[1]
         out = np.empty(outs[0].shape, x.dtype)
-        what = f"{self.name} of {list(x.shape)} {x.dtype}"
+        what = f"{self.name} of {sizes_told(x.shape, given)} {x.dtype}"
         require_agreement(group, what)
         wait(self.start(out, x, group, **given), group.timeout, lambda: f"{what} of {group!r}")
         return out, np.asarray(order + 1)
@@ -125,8 +127,10 @@ def _scattered(out: Any, x: Any, group: ProcessGroup, reduction: str) -> Request
 def _exchanged(
     out: Any, x: Any, group: ProcessGroup, received: tuple[int, ...], sent: tuple[int, ...]
 ) -> Request:
-    each = x[:1].size if len(x) else out[:1].size
-    lengths = [[n * each for n in sizes] for sizes in (received, sent)]
+    ranks, lengths = group.engine.size, []
+    for array, sizes in ((out, received), (x, sent)):
+        each = math.prod(array.shape[1:])
+        lengths.append([n * each for n in sizes or [len(array) // ranks] * ranks])
     return group.engine.all_to_all(out, x, *lengths)
 
 
@@ -181,5 +185,6 @@ REDUCE_SCATTER: Final = _record(
 )
 BROADCAST: Final = _record("broadcast", _broadcast_vjp, _same, _sent)
 ALL_TO_ALL: Final = _record(
-    "all_to_all", _exchange_vjp, lambda n, ranks, received, sent: sum(received), _exchanged
-)
+    "all_to_all", _exchange_vjp,
+    lambda n, ranks, received, sent: sum(received) if received else n, _exchanged,
+)  # fmt: skip

@@ -154,6 +154,7 @@ def derivatives(r, n):
     p = eager.ones(n, 2, requires_grad=True)
     (F.all_to_all_single(p) * eager.arange(1.0, n + 1)[:, None]).sum().backward()
     assert (p.grad == r + 1).all()
+    _uneven_exchange(r, n)
     p = eager.ones(2, requires_grad=True)
     (F.broadcast(p * 3, 1) * (r + 1)).sum().backward()
     assert p.grad.tolist() == [3 * everyone if r == 1 else 0] * 2
@@ -420,6 +421,30 @@ def mistakes(r, n):
     _raises(ValueError, "equal parts", dist.all_to_all_single, eager.ones(n), eager.ones(n + 1))
     _raises(dist.DistBackendError, r"rank 0: all_reduce of \[1\].*rank 1: all_reduce of \[2\]",
             dist.all_reduce, eager.ones(1 + (r > 0)))  # fmt: skip
+
+
+def _uneven_exchange(r, n):
+    """Each rank has its own number of rows; on some of them the parts may happen to be equal."""
+    table = [[1 if i == 0 else i + j for j in range(n)] for i in range(n)]  # from i to j
+    sent, received = table[r], [row[r] for row in table]
+    x = eager.arange(2.0 * sum(sent)).view(-1, 2)
+
+    def exchange(x):
+        return F.all_to_all_single(x * 2, received, sent) + r
+
+    for run in (exchange, jit(exchange)):
+        p = x.clone().requires_grad_()
+        y = run(p)
+        starts = [sum(row[:r]) for row in table]
+        found = [
+            2.0 * x0 + r
+            for s, k in zip(starts, received, strict=True)
+            for x0 in range(2 * s, 2 * (s + k))
+        ]
+        assert y.flatten().tolist() == found
+        y.sum().backward()
+        assert (p.grad == 2).all()
+    _raises(ValueError, "or none", F.all_to_all_single, x, None, sent)
 
 
 def _raises(kind, text, fn, *args, **kwargs):

@@ -11,6 +11,7 @@ from typing import Any
 
 from eager.core.tensor import Tensor
 from eager.distributed import functional as F
+from eager.distributed.collectives import _split_sizes
 from eager.distributed.engine import ReduceOp
 from eager.distributed.groups import ProcessGroup, resolve
 from eager.ops.create import full, zeros_like
@@ -86,8 +87,17 @@ def all_to_all_single(
     input_split_sizes: Sequence[int] | None = None,
     group: Any = None,
 ) -> Tensor:
-    """Part r of the first dimension goes to rank r: a new tensor like `output`."""
-    return F.all_to_all_single(input, output_split_sizes, input_split_sizes, group)
+    """Part r of the first dimension goes to rank r: a new tensor like `output`. Parts are equal, or
+    of the sizes that all ranks give (in rows)."""
+    found = resolve(group)
+    if found is None:
+        return input
+    if output_split_sizes is not None or input_split_sizes is not None:
+        n, name = found.size(), "all_to_all_single"
+        output_split_sizes = _split_sizes(name, output, output_split_sizes, n, "output")
+        input_split_sizes = _split_sizes(name, input, input_split_sizes, n, "input")
+    made = F.all_to_all_single(input, output_split_sizes, input_split_sizes, found)
+    return made.reshape(output.shape)
 
 
 def all_to_all(

@@ -10,6 +10,8 @@ import pytest
 
 import eager
 import eager.distributed as dist
+from codegen.targets.cpp.runtime.arena import arena
+from codegen.targets.cpp.runtime.cpu import RUNNERS
 from eager import nn
 from eager.nn.parallel import DistributedDataParallel
 from jitcap import explain, export, jit, load
@@ -72,12 +74,17 @@ def test_memory_decides_how_early_a_start_may_be(engine):
 def test_a_late_rank_is_named_with_its_line(engine):
     run = jit(lambda x: (dist.all_reduce(x), x * 2)[1])
     run(eager.ones(3))
+    other = jit(lambda x: (x @ x.t()).tanh() @ x)
+    other(eager.ones(3, 3))
     engine.latency = 30
     with pytest.raises(dist.DistTimeoutError, match=r"all_reduce of \[3\] float32, reduction sum "
                        r"\(at .*test_overlap.py:\d+\) of ProcessGroup.* waited for 0.2 s"):  # fmt: skip
         run(eager.ones(3))
     engine.latency, engine.idle_at = 0, 0
     assert run(eager.ones(3)).tolist() == [4] * 3
+    other(eager.ones(3, 3))
+    states = [vars(runner._local).get("state") for runner in tuple(RUNNERS)]
+    assert {s.arena for s in states if s} == {arena()}  # the old one may be written by others
 
 
 def test_a_failure_between_collectives_is_not_done_again(engine):

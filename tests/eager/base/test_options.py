@@ -40,7 +40,7 @@ NOT_READ = {
     "gradient_as_bucket_view parameters_as_bucket_view": "where gradients lie, not what they are",
     "pg_options device_id device_ids use_local_synchronization": "of engines for GPUs",
     "var bind where": "one signature for what names the terms of an entry",
-    "arrays attrs avals outs handle names": "one signature for all ops and guards",
+    "arrays attrs avals outs handle names dtype": "one signature for all ops and guards",
     "flops": "of a launch: only a device that models time needs it",
     "kwargs value": "one signature for all",
     "foreach vectorize strategy outer_jacobian_strategy compute_mode chunk_size": "how, not what",

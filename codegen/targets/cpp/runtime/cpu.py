@@ -314,7 +314,8 @@ class Runner:
         if exchanges.is_busy():
             _abandoned.append((state, inputs, outputs))
             renew()
-            vars(self._local).pop("state", None)
+            for runner in tuple(RUNNERS):  # they have the old arena
+                runner.forget_states()
         if failed is not None:
             raise failed
         if half_done:

@@ -111,7 +111,8 @@ class Exchanges:
                 arrays = self._wrap(out, record.result), self._wrap(x, record.operand)
                 self._under_way[number] = self._ranks.start(record, *arrays)
             else:
-                self._ranks.wait(record, self._under_way.pop(number))
+                self._ranks.wait(record, self._under_way[number])
+                del self._under_way[number]  # not where it is late: it reads and writes on
         except BaseException as error:  # noqa: BLE001 - raised again after the C frame
             self._failure = error
             return 1
