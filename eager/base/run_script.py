@@ -18,13 +18,14 @@ def run_script(path: str, arguments: Sequence[str]) -> None:
     place = Path(path)
     if place.is_dir():
         place /= "__main__.py"
-    code = compile(place.read_bytes(), str(place), "exec", dont_inherit=True)
     main = ModuleType("__main__")
     vars(main).update(__file__=str(place), __builtins__=__builtins__, __cached__=None)
     sys.modules["__main__"] = main
     sys.argv = [path, *arguments]
-    sys.path[0] = str(place.resolve().parent)
+    if not sys.flags.safe_path:
+        sys.path[0] = str(place.resolve().parent)
     sys.excepthook = _without_our_frames
+    code = compile(place.read_bytes(), str(place), "exec", dont_inherit=True)
     exec(code, vars(main))
 
 
@@ -36,4 +37,4 @@ def _without_our_frames(
     inner = trace
     while inner is not None and inner.tb_frame.f_globals is not vars(main):
         inner = inner.tb_next
-    sys.__excepthook__(kind, error.with_traceback(inner or trace), inner or trace)
+    sys.__excepthook__(kind, error.with_traceback(inner), inner)

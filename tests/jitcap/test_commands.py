@@ -35,6 +35,12 @@ def run(*arguments, **variables):
     return subprocess.run(command, capture_output=True, text=True, env=env)
 
 
+def test_a_program_that_is_not_there(tmp_path):
+    done = run("explain", tmp_path / "nothing.py")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.startswith("FileNotFoundError: ")
+
+
 @pytest.mark.once
 def test_the_doctor_finds_this_machine_well(capsys):
     assert main(["doctor"]) == 0

@@ -177,6 +177,10 @@ def _of_error(error: BaseException) -> list[Any]:
     return [error.args, error.__cause__, error.__context__, *_attributes(error)]
 
 
+def _objects_in(array: np.ndarray[Any, Any]) -> list[Any]:
+    return array.ravel().tolist() if array.dtype.hasobject else []
+
+
 def _put_element(x: list[Any], index: int, value: Any) -> None:
     end = index + 1 if value is not MISSING and index < len(x) else len(x)
     list.__setitem__(x, slice(index, end), [] if value is MISSING else [value])
@@ -301,6 +305,7 @@ KINDS: Final[dict[type, Kind]] = {
     bytearray: _OBJECT._replace(state=bytes),
     np.ndarray: Kind(
         held=lambda x: [x.base, *_attributes(x)],
+        parts=lambda x: [x.base, *_attributes(x), *_objects_in(x)],
         state=lambda x: (x.shape, x.strides, x.dtype, x.flags.writeable, x.tobytes()),
         others=lambda x: [x.base, *namespace_of(x)],
     ),

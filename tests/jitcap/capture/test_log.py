@@ -376,6 +376,14 @@ def state_of_a_partial(x):
     return x * power(3)
 
 
+def elements_of_an_array_of_objects(x):
+    array = np.empty(1, dtype=object)
+    array[0] = [1, 2]
+    if x.sum() > 0:
+        array[0].append(3)
+    return x * len(array[0])
+
+
 def an_array_that_cannot_be_written_to(x):
     array = np.zeros(2)
     if x.sum() > 0:
@@ -403,7 +411,7 @@ def iterators_that_tell_nothing(x):
 
 
 PROGRAMS = [
-    names_and_bases_of_a_class, where_an_error_was_raised, state_of_a_partial,
+    names_and_bases_of_a_class, elements_of_an_array_of_objects, where_an_error_was_raised, state_of_a_partial,
     an_array_that_cannot_be_written_to, a_number_of_c, iterators_that_tell_nothing,
     *map(held_where, (
         class_attribute, attribute_of_a_tensor, attribute_of_an_error, owner_of_a_builtin_method,
