@@ -260,7 +260,7 @@ def older_functional_forms(r, n):
         [sum((i + 1) ** 2 for i in range(n))] * 2,
     )
     y = eager.arange(4.0).requires_grad_()
-    ends(F.all_to_all_single(like, y), y, [r] * n, [i + 1 for i in range(n)])
+    ends(F.all_to_all_single(eager.zeros(4), y), y, [r] * n, [i + 1 for i in range(n)])
 
 
 def data_parallel_over_a_mesh(r, n):

@@ -88,7 +88,7 @@ def all_to_all_single(
     group: Any = None,
 ) -> Tensor:
     """Part r of the first dimension goes to rank r: a new tensor like `output`. Parts are equal, or
-    of the sizes that all ranks give (in rows)."""
+    of the sizes that all ranks give (in rows). RuntimeError for an output of another size."""
     found = resolve(group)
     if found is None:
         return input
