@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from eager import cuda
 from eager.base import threads
+from eager.base.config import config
 
 __all__ = ["Compare", "Language", "Measurement", "TaskSpec", "Timer", "select_unit", "timer"]
 _UNITS: Final = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
@@ -150,11 +151,12 @@ class Timer:
 
     def _time(self, number: int) -> float:
         before = threads.get_num_threads()
-        threads.set_num_threads(self._task.num_threads)
-        try:
-            return max(self._timer.timeit(number), 1e-9)
-        finally:
-            threads.set_num_threads(before)
+        with config(threads=before):  # which is unset again behind it, if it was
+            threads.set_num_threads(self._task.num_threads)
+            try:
+                return max(self._timer.timeit(number), 1e-9)
+            finally:
+                threads.set_num_threads(before)
 
     def timeit(self, number: int = 1_000_000) -> Measurement:
         """One block of `number` runs, after a hundredth as many."""
