@@ -53,7 +53,9 @@ def facts() -> dict[str, dict[str, str]]:
         "CXX": os.environ.get("CXX", ""),
         **{FLAGS[name].env: repr(getattr(config, name)) for name in SETTINGS},
     }
-    loaded = [(n, getattr(m, "__version__", None)) for n, m in [*sys.modules.items()]]
+    # Of what a module has, since some warn or import when they are asked for more.
+    tables = [(name, getattr(m, "__dict__", {})) for name, m in [*sys.modules.items()]]
+    loaded = [(name, table.get("__version__")) for name, table in tables]
     imported = {n: v for n, v in loaded if "." not in n and type(v) is str}
     return {"all": found, "imported": dict(sorted(imported.items()))}
 
