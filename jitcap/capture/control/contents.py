@@ -328,7 +328,8 @@ KINDS: Final[dict[type, Kind]] = {
     ),
     type: Kind(
         lambda x: dict(vars(x)) if is_python_class(x) else {},
-        held=lambda x: [x.__name__, x.__qualname__, *x.__bases__], parts=lambda _: [],
+        held=lambda x: [x.__name__, x.__qualname__, *x.__bases__] if is_python_class(x) else [],
+        parts=lambda _: [],
     ),
     Frame: Kind(
         held=lambda x: [*x.stack, *x.fast.values(), x.namespace, *x.handled, x.function],
