@@ -115,8 +115,9 @@ def test_a_slow_line_is_the_first_row():
             step()
     with open(__file__) as file:
         slow = next(i for i, line in enumerate(file, 1) if line.endswith("# slow\n"))
-    kernel, line = p.rows()[0], p.rows("line")[0]
-    assert kernel.kind == "kernel"
+    # A busy machine may stop Python for longer than all kernels take.
+    kernel = next(row for row in p.rows() if row.kind == "kernel")
+    line = next(row for row in p.rows("line") if row.lines)
     assert kernel.lines == (f"{__file__}:{slow}",) == line.lines
     assert "tanh" in kernel.name
     assert line.name.endswith("# slow")
