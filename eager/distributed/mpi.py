@@ -12,6 +12,7 @@ import importlib.util
 import itertools
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -66,6 +67,7 @@ def stop_together(engine: MPIEngine) -> None:
             before(kind, error, where)
             sys.stdout.flush()
             sys.stderr.flush()
+            time.sleep(DRAIN)
         finally:
             engine.abort()
 
@@ -258,6 +260,7 @@ _IN_C: Final = {  # numbers of jitcap_exchange.h
     "start_reduce_scatter": (4, "MPI_Ireduce_scatter_block"),
     "start_all_to_all": (5, "MPI_Ialltoall"),
 }  # fmt: skip
+DRAIN: Final = 0.2  # seconds for the launcher to read what a rank wrote last; not after an abort
 _WORD: Final = (1 << 64) - 1
 
 

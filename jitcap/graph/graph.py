@@ -272,8 +272,10 @@ def _evaluate(graph: Graph, env: dict[Node, Any]) -> Iterator[tuple[Node, Any]]:
             if n.op.ordered:
                 raise
             what = n.attrs["what"] if n.op is CHECK else f"{n.op.name} raised {error!r}"
-            failed = CheckFailed(what, n.where.place)
-            raise between(failed) if 0 < len(begun) < len(collectives) else failed from error
+            # No local holds it: with its traceback it would keep the frames, and what they hold.
+            if 0 < len(begun) < len(collectives):
+                raise between(CheckFailed(what, n.where.place)) from error
+            raise CheckFailed(what, n.where.place) from error
         if is_definer(n):
             sizes |= sizes_found(n, env[n] if len(n.avals) > 1 else (env[n],))
         yield n, env[n]

@@ -306,10 +306,16 @@ class Runner:
             plain = self._as_arrays(inputs)
             if not state.call(plain, outputs):
                 return
-        error = self._error(code, state)
-        exchanges = state.exchanges
+        # No local holds it: with its traceback it would keep this frame, and the caller's values.
+        raise self._failure(code, state, inputs, outputs)
+
+    def _failure(
+        self, code: int, state: PerThread, inputs: list[Any], outputs: list[Array]
+    ) -> BaseException:
+        """The exception of a failed run, behind whose collectives the memory is left alone."""
+        error, exchanges = self._error(code, state), state.exchanges
         if exchanges is None:
-            raise error
+            return error
         failed, half_done = exchanges.error(), exchanges.is_half_done()
         if exchanges.is_busy():
             _abandoned.append((state, inputs, outputs))
@@ -317,10 +323,12 @@ class Runner:
             for runner in tuple(RUNNERS):  # they have the old arena
                 runner.forget_states()
         if failed is not None:
-            raise failed
+            return failed
         if half_done:
-            raise between(error) from error
-        raise error
+            told = between(error)
+            told.__cause__ = error
+            return told
+        return error
 
     def _error(self, code: int, state: PerThread) -> BaseException:
         """The exception of a failed run."""
