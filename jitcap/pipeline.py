@@ -100,16 +100,19 @@ def compile_call(
     together = frozenset(name for name in varying if not name.startswith(APART))
     ways = [x for x in dict.fromkeys((varying, varying - {DATA}, together)) if x != static]
     first: Exception | None = None
-    for names in (*ways, static):
-        try:
-            return _compiled(fn, args, kwargs, options, names, unsafe, keep)
-        except Exception as refusal:
-            if names is static:
-                if first is not None and _is_of_data(first) and _is_of_data(refusal):
-                    raise first from refusal  # what is asked of a size, not that there is one
-                raise
-            first = first or refusal
-            note_fault(name_of(fn), refusal)
+    try:
+        for names in (*ways, static):
+            try:
+                return _compiled(fn, args, kwargs, options, names, unsafe, keep)
+            except Exception as refusal:
+                if names is static:
+                    if first is not None and _is_of_data(first) and _is_of_data(refusal):
+                        raise first from refusal  # what is asked of a size, not that there is one
+                    raise
+                first = first or refusal
+                note_fault(name_of(fn), refusal)
+    finally:
+        first = None  # whose traceback leads back to this frame
     raise AssertionError("the last way returns or raises")
 
 

@@ -1,7 +1,12 @@
-"""What was compiled gives its memory back: its code is unloaded when nothing uses it any more."""
+"""What was compiled gives its memory back: its code is unloaded when nothing uses it any more. What is
+raised gives back what its frames hold."""
 
+import contextlib
 import gc
 import threading
+import weakref
+
+import pytest
 
 import eager
 import jitcap
@@ -76,3 +81,33 @@ def test_a_compile_leaves_nothing_frozen():
         assert gc.get_freeze_count() == 0
     finally:
         gc.freeze()
+
+
+@pytest.mark.parametrize("backend", ["cpp", "eager"])
+def test_frames_of_what_is_raised_are_in_no_cycle(backend):
+    """What they hold goes with the exception, as under plain Python, and waits for no collection."""
+
+    @jit(backend=backend)
+    def positive(x):
+        if x.sum() < 0:
+            raise ValueError("below")
+        return x * 2
+
+    class Held:
+        pass
+
+    def fails():
+        held = Held()
+        seen.append(weakref.ref(held))
+        positive(-eager.ones(3))
+
+    seen = []
+    positive(eager.ones(3))
+    gc.disable()
+    try:
+        for _ in range(3):
+            with contextlib.suppress(ValueError):
+                fails()
+        assert [ref() for ref in seen] == [None] * 3
+    finally:
+        gc.enable()
