@@ -1,7 +1,5 @@
 """Several processes, started by mpiexec as a user does; the cases are those of `ranks`."""
 
-import importlib.util
-import json
 import re
 import subprocess
 import sys
@@ -12,26 +10,17 @@ import ranks
 import ranks_mesh
 import ranks_nccl
 import ranks_sharded
+from mpiexec import all_pass, needs_mpi, run_ranks
 
 import eager
 from eager import distributed as dist
 from eager.distributed import nccl
 
 pytestmark = pytest.mark.once
-MPIEXEC = Path(sys.executable).parent / "mpiexec"
 
 
-def run(processes, *case, limit=90, helper=ranks):
-    if not importlib.util.find_spec("mpi4py") or not MPIEXEC.exists():
-        pytest.skip("several processes need mpi4py and mpich: pip install 'jitcap[distributed]'")
-    command = [MPIEXEC, "-n", str(processes), sys.executable, helper.__file__, *case]
-    return subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
-
-
-def all_pass(done):
-    assert done.returncode == 0, done.stderr
-    failures = json.loads(done.stdout.splitlines()[-1])
-    assert not failures, "\n".join(f"{k}: {''.join(v)}" for k, v in failures.items())
+def run(processes, *case, helper=ranks):
+    return run_ranks(processes, helper.__file__, *case)
 
 
 def test_three_ranks():
@@ -99,8 +88,7 @@ def test_without_mpi_it_says_what_to_install(monkeypatch):
 
 def test_the_example_by_the_launcher(tmp_path):
     """As many ranks as there are, the model is the same; status and arguments go through."""
-    if not importlib.util.find_spec("mpi4py") or not MPIEXEC.exists():
-        pytest.skip("several processes need mpi4py and mpich: pip install 'jitcap[distributed]'")
+    needs_mpi()
     launch = [sys.executable, "-m", "jitcap.launch", "-n", "2"]
     example = Path(__file__).resolve().parents[3] / "examples" / "ranks.py"
     done = subprocess.run([*launch, example], capture_output=True, text=True, check=True)
