@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -28,14 +28,11 @@ import eager
 import jitcap
 from benchmarks import competitors, more
 from benchmarks.workloads import Workload
-from codegen.ir.expr import Apply, Cast, Select
-from codegen.ir.schema import Access, Buffer, Kernel, Library
-from codegen.ir.sizes import hint
-from codegen.targets.cpp import program
+from codegen.ir.schema import Library
+from codegen.targets.cpp import clocks, program
+from eager.base.recorder import Work
 
 MOST = 1 << 16  # parts of a step that are timed
-FUNCTIONS = {"exp", "log", "tanh", "erf", "sin", "cos", "pow", "log1p", "expm1", "lgamma"}
-FUNCTION = 16  # operations of a function: about the length of its polynomial
 TIMED = """
 #include <time.h>
 static inline double jc_clock() {{ timespec t; clock_gettime({clock}, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }}
@@ -45,85 +42,13 @@ struct JcTimed {{ int i; double start; JcTimed(int i) : i(i), start(jc_clock()) 
 """  # noqa: E501
 
 
-@dataclass
-class Work:
-    """What one run of a part does."""
-
-    name: str
-    note: str
-    nbytes: float = 0
-    products: float = 0  # floating-point operations of matrix products and convolutions
-    elementwise: float = 0
-    is_loop: bool = False  # a generated kernel, no library step
-
-
-@dataclass
-class Clocks:
+class Clocks(clocks.Clocks):
     """The parts of the programs that were compiled, and their clocks: (seconds, runs) of each."""
 
-    clock: str
-    parts: list[Work] = field(default_factory=list)
-    spent: Any = field(default_factory=lambda: np.zeros((MOST, 2)))
-
-    def around(self, works: list[Work], lines: list[str]) -> list[str]:
-        """`lines`, timed as one part."""
-        total = replace(works[0], nbytes=0, products=0, elementwise=0)
-        for work in works:
-            total.nbytes += work.nbytes
-            total.products += work.products
-            total.elementwise += work.elementwise
-        self.parts.append(total)
-        return ["{", f"JcTimed timed({len(self.parts) - 1});", *lines, "}"]
-
-
-# ---------------------------------------------------------------------------------- what parts do
-
-
-def work_of(item: Kernel | Library, buffers: dict[str, Buffer]) -> Work:
-    return of_kernel(item, buffers) if isinstance(item, Kernel) else of_step(item, buffers)
-
-
-def of_kernel(kernel: Kernel, buffers: dict[str, Buffer]) -> Work:
-    work = Work(kernel.name, f"{kernel.note} {kernel.where}", is_loop=True)
-    touched: dict[tuple[str, bool], float] = {}
-    rows = math.prod(hint(axis.size) for axis in kernel.rows)
-    for stage in kernel.stages:
-        count = rows * math.prod(hint(axis.size) for axis in stage.loops)
-        for x in stage.walk():
-            if isinstance(x, Apply):
-                work.elementwise += count * (FUNCTION if x.fn in FUNCTIONS else 1)
-            elif isinstance(x, Cast | Select):
-                work.elementwise += count
-        work.elementwise += count * len(stage.reductions)
-        names = [(x.buffer, False) for x in stage.loads()] + [
-            (s.buffer, True) for s in stage.stores
-        ]
-        for name, written in names:
-            if name in buffers:
-                size = min(count, hint(buffers[name].size))
-                key = buffers[name].home, written
-                touched[key] = max(touched.get(key, 0), size * buffers[name].dtype.itemsize)
-    work.nbytes = sum(touched.values())
-    return work
-
-
-def of_step(step: Library, buffers: dict[str, Buffer]) -> Work:
-    work = Work(step.name, step.where)
-    shapes = [tuple(map(hint, aval.shape)) for aval in step.avals]
-    for x in step.operands:
-        if isinstance(x, Access):
-            work.nbytes += math.prod(map(hint, x.shape)) * buffers[x.buffer].dtype.itemsize
-    work.nbytes += sum(hint(aval.nbytes) for aval in step.out_avals)
-    shapes.append(tuple(map(hint, step.out_avals[0].shape)))
-    if step.name in ("dot", "dot_add"):
-        work.products = 2.0 * math.prod(shapes[0]) * shapes[1][-1]
-    elif step.name.startswith("conv"):
-        # Whichever is computed: each element of the result per tap and input channel of a group.
-        kernel = {"conv": 1, "conv_input_grad": 1, "conv_weight_grad": -1}[step.name]
-        result = {"conv": -1, "conv_input_grad": 0, "conv_weight_grad": 0}[step.name]
-        work.products = 2.0 * math.prod(shapes[result]) * math.prod(shapes[kernel][1:])
-    work.note += " " + " ".join("x".join(map(str, shape)) for shape in shapes)
-    return work
+    def __init__(self, clock: str) -> None:
+        super().__init__()
+        self.clock = clock
+        self.spent: Any = np.zeros((MOST, 2))
 
 
 # ---------------------------------------------------------------------------------- timed code
@@ -137,14 +62,14 @@ def timed(clocks: Clocks) -> Iterator[None]:
     def kernel(name: str, texts: Any, places: Any, sites: Any) -> str:
         fused = places.fused
         by_name = {item.name: item for item in fused.kernels() if item.name in texts}
-        works = [of_kernel(by_name[text], fused.buffers) for text in texts]
-        return " ".join(clocks.around(works, [call_kernel(name, texts, places, sites)]))
+        call = [call_kernel(name, texts, places, sites)]
+        return " ".join(clocks.around([by_name[text] for text in texts], call, fused.buffers))
 
     def step(self: Any, item: Library, places: Any, batched: Any) -> list[str]:
         made = lines(self, item, places, batched)
         if item.bodies:  # its parts have their own
             return made
-        return clocks.around([of_step(item, places.fused.buffers)], made)
+        return clocks.around([item], made, places.fused.buffers)
 
     def whole(self: Any, *args: Any) -> str:
         head, mark, rest = main(self, *args).partition("JC_MODULE")
@@ -181,7 +106,7 @@ class Peaks:
         return max(
             work.nbytes / self.bandwidth(work.nbytes),
             work.products / self.product,
-            work.elementwise / self.elementwise,
+            work.operations / self.elementwise,
         )
 
 
@@ -220,7 +145,7 @@ def measure_peaks(clock: str) -> Peaks:
         least, work = rate(lambda a, b: a @ b, x, x)
         product = work.products / least
         least, work = rate(chains, eager.ones(1 << 15))
-        return Peaks(copies, product, work.elementwise / least)
+        return Peaks(copies, product, work.operations / least)
 
 
 # ---------------------------------------------------------------------------------- workloads
@@ -237,7 +162,9 @@ class Row:
 
     @property
     def kind(self) -> str:
-        return "products" if self.work.products else "loops" if self.work.is_loop else "steps"
+        return (
+            "products" if self.work.products else "loops" if self.work.kind == "kernel" else "steps"
+        )
 
 
 def measure(workload: Workload, peaks: Peaks, clock: str, seconds: float) -> list[Row]:
@@ -270,8 +197,8 @@ def show(name: str, rows: list[Row], worst: int) -> None:
         w = row.work
         print(
             f"   {1e3 * row.seconds:8.3f} ms, floor {1e3 * row.floor:8.3f}, {row.runs:4.0f} x "
-            f"{w.nbytes / 2**20:8.2f} MiB {w.products / 1e9:7.3f} GFLOP {w.elementwise / 1e9:7.3f} "
-            f"{w.name} {w.note}"[:240]
+            f"{w.nbytes / 2**20:8.2f} MiB {w.products / 1e9:7.3f} GFLOP {w.operations / 1e9:7.3f} "
+            f"{w.name} {w.shapes} {' '.join(w.lines)}"[:240]
         )
 
 

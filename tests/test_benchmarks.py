@@ -107,7 +107,7 @@ def test_the_parts_of_a_step_beside_their_floors():
     eager = pytest.importorskip("eager")
     program, _ = trace(lambda a, b: a @ b, floats(64, 48), floats(48, 40))
     fused = codegen.run_stages(program)[0]["tiled"].fused
-    (work,) = (roofline.work_of(item, fused.buffers) for item in fused.items)
+    (work,) = (roofline.clocks.work_of(item, fused.buffers) for item in fused.items)
     assert work.products == 2 * 64 * 48 * 40
     assert work.nbytes == 4 * (64 * 48 + 48 * 40 + 64 * 40)
     peaks = roofline.Peaks({100: 1e9, 10_000: 2e9}, product=1e9, elementwise=1e12)
