@@ -70,7 +70,7 @@ class Jitted:
                 try:
                     result = entry(args, kwargs)
                 except CheckFailed as error:
-                    failure = error.with_traceback(None)  # which leads back to this frame
+                    failure = error.without_frames()
                     break
                 if result is not MISS:
                     if entry is not entries.versions[0]:

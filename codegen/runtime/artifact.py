@@ -24,6 +24,14 @@ class CheckFailed(Exception):
         super().__init__(f"{what} (at {place})" if place else what)
         self.place = place
 
+    def without_frames(self) -> CheckFailed:
+        """Itself, and what it was raised from, without the frames passed through: those lead to
+        every frame that called them, so that one which keeps the failure is kept by it."""
+        link: BaseException | None = self
+        while link is not None:
+            link = link.with_traceback(None).__context__
+        return self
+
 
 class HalfDone(RuntimeError):
     """A run failed between its collectives, of which the other ranks know: it is not given up."""
