@@ -28,8 +28,8 @@ _READ: Final = (
 _OWN: Final = frozenset({"eager", "jitcap", "codegen", "numpy"})
 _STDLIB: Final = tuple({sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib")})
 _OURS: Final = frozenset({
-    "jitcap.capture.interpret", "jitcap.capture.kinds.counted",
-    "jitcap.capture.kinds.iterators", "jitcap.capture.control.roll",
+    "jitcap.capture.interpret", "jitcap.capture.kinds.symbolic_sequences",
+    "jitcap.capture.kinds.iterators", "jitcap.capture.control.for_loops",
 })  # fmt: skip
 # Decimals are not among them: they read and write a context.
 PURE_MODULES: Final = frozenset({

@@ -2,5 +2,5 @@
 
 `capture` has the signature and the product of `jitcap.capture.capture`, which it is where the
 bytecode is known. Else CPython itself runs the function once, on the program's own objects, which
-are borrowed (`borrow`) for that time and put back; what it calls is looked at (`watch`).
+are borrowed (`object_swap`) for that time and put back; what it calls is looked at (`call_hook`).
 """

@@ -18,10 +18,10 @@ from jitcap.base.breaks import Break
 from jitcap.base.call_policy import name_of
 from jitcap.base.diagnostics import announce
 from jitcap.base.origin import Attribute, Computed, Fixed, Keyword, Keywords, Origin, Positional
-from jitcap.by_dispatch.borrow import see_names
+from jitcap.by_dispatch.call_hook import Watch
 from jitcap.by_dispatch.copies import fields_of, restore_class
+from jitcap.by_dispatch.object_swap import see_names
 from jitcap.by_dispatch.session import DispatchSession, Refused
-from jitcap.by_dispatch.watch import Watch
 from jitcap.capture import bytecode
 from jitcap.capture.attempts import Attempts
 from jitcap.capture.capture import beginning, finish, tracing

@@ -13,7 +13,7 @@ from typing import Any
 from jitcap.base.call_policy import is_python_class
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.cells import is_empty
-from jitcap.capture.kinds.lent import same_parts
+from jitcap.capture.kinds.native_proxies import same_parts
 from jitcap.capture.kinds.objects import slots_of
 
 

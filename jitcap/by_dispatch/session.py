@@ -23,7 +23,7 @@ from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break, Place
 from jitcap.base.call_policy import is_library_space
 from jitcap.base.origin import Origin
-from jitcap.by_dispatch.borrow import Borrower, DispatchOutside
+from jitcap.by_dispatch.object_swap import Borrower, DispatchOutside
 from jitcap.capture.session import Session
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.graph.graph import Arg, Node, Where

@@ -36,7 +36,7 @@ from jitcap.base.origin import (
 from jitcap.base.walks import reach
 from jitcap.capture.attempts import Attempts
 from jitcap.capture.bytecode import UnsupportedPython, decode
-from jitcap.capture.control.paths import looks, needed
+from jitcap.capture.control.cfg import live_in, reads_frame
 from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
 from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.host import require_unseen, tell
@@ -210,7 +210,7 @@ def _begun(
 @lru_cache(maxsize=4096)
 def unread_parameters(code: CodeType) -> frozenset[str]:
     """The parameters that no instruction of the function reads, and nothing it could call."""
-    return frozenset() if looks(code) else _parameters(code) - needed(code, 0)
+    return frozenset() if reads_frame(code) else _parameters(code) - live_in(code, 0)
 
 
 def _parameters(code: CodeType) -> frozenset[str]:

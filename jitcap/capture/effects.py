@@ -27,11 +27,11 @@ from jitcap.base.breaks import Break
 from jitcap.base.modes import Modes
 from jitcap.base.origin import Fixed, Told
 from jitcap.base.terms import Row, Term, attribute, text
+from jitcap.capture.epilogue_values import CYCLE, Cycles, ValueEmitter
+from jitcap.capture.epilogue_writes import ATTRIBUTE, VERSION, Effect
+from jitcap.capture.inputs import Shadow, ends
 from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.kinds.tensors import AsTensor, TensorShadow
-from jitcap.capture.outside import Shadow, ends
-from jitcap.capture.rebuild import CYCLE, Cycles, Rebuilder
-from jitcap.capture.replay import ATTRIBUTE, VERSION, Effect
 from jitcap.capture.session import Session
 from jitcap.guards.guard import Distinct, Names, Same
 from jitcap.guards.tensor_guard import Different, Memory, ReadOnly, Writable
@@ -99,7 +99,7 @@ def epilogue(session: Session, value: Any) -> Epilogue:
     cycles = Cycles()
     inner: set[int] = set()
     while True:
-        rebuilder = Rebuilder(session)
+        rebuilder = ValueEmitter(session)
         rebuilder.cycles, rebuilder.inner = cycles, inner
         try:
             rendered = _render(session, value, rebuilder)
@@ -112,7 +112,7 @@ def epilogue(session: Session, value: Any) -> Epilogue:
         inner |= found
 
 
-def _render(session: Session, value: Any, make: Rebuilder) -> Epilogue:
+def _render(session: Session, value: Any, make: ValueEmitter) -> Epilogue:
     out = Epilogue(outputs=make.outputs, writes=make.writes, slots=make.slots, tensors=make.tensors)
     clocks = [each for each in session.drawn.values() if type(each) is Told]
     make.rows += [make.names.later(each) for each in clocks]
@@ -262,7 +262,7 @@ def counters(session: Session) -> frozenset[str]:
 # ---- tensors
 
 
-def _versions(session: Session, make: Rebuilder) -> list[Effect]:
+def _versions(session: Session, make: ValueEmitter) -> list[Effect]:
     """The tensors that the graph wrote count it, grouped by the number of writes and by class,
     which is the `key`."""
     effects = []
@@ -278,7 +278,7 @@ def _versions(session: Session, make: Rebuilder) -> list[Effect]:
 # ---- state of the library, host calls
 
 
-def _draws(session: Session, make: Rebuilder) -> list[Effect]:
+def _draws(session: Session, make: ValueEmitter) -> list[Effect]:
     """Generators end where plain Python would have left them."""
     effects = []
     for state in session.tracer.draws.values():
@@ -295,7 +295,7 @@ def _draws(session: Session, make: Rebuilder) -> list[Effect]:
     return effects
 
 
-def _modes(session: Session, make: Rebuilder) -> list[Effect]:
+def _modes(session: Session, make: ValueEmitter) -> list[Effect]:
     now, before, bind = Modes.now(), session.modes, make.names.bind
     found: list[tuple[Any, str, Term]] = []
     if now.grad is not before.grad:
@@ -316,7 +316,7 @@ def _modes(session: Session, make: Rebuilder) -> list[Effect]:
     ]
 
 
-def _host_call(make: Rebuilder, call: Any) -> Report:
+def _host_call(make: ValueEmitter, call: Any) -> Report:
     fn, args = make.expr(call.fn), make.all(call.args)
     values = {k: make.expr(v) for k, v in call.kwargs.items()}
     keywords = ("dict", *(part for k, v in values.items() for part in (text(k), v)))

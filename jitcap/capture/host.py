@@ -18,7 +18,7 @@ from jitcap.base.origin import Computed, Fixed
 from jitcap.base.terms import attribute, method
 from jitcap.capture.kinds.base import Args, Kwargs, Session
 from jitcap.capture.kinds.functions import REPORTS
-from jitcap.capture.located import caller_at, report_above, report_level, warn_above
+from jitcap.capture.tracebacks import caller_at, report_above, report_level, warn_above
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,18 +21,18 @@ from jitcap.base.breaks import Break
 from jitcap.base.call_policy import is_python_class
 from jitcap.capture.kinds.base import MISSING, Session, kind_of
 from jitcap.capture.kinds.classes import class_raw
-from jitcap.capture.kinds.lent import asked, is_value, stand_in
-from jitcap.capture.kinds.refusing import Identity
-from jitcap.capture.kinds.tensors import OutsideArray
-from jitcap.capture.kinds.text import (
+from jitcap.capture.kinds.deferred import (
     Deferred,
     between,
+    defer,
     for_numpy,
     joined,
     made_now,
-    promise,
     written,
 )
+from jitcap.capture.kinds.native_proxies import asked, is_value, stand_in
+from jitcap.capture.kinds.poison import SymbolicId
+from jitcap.capture.kinds.tensors import OutsideArray
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, NAMES, REFLECTED, UNARY
 from jitcap.guards.guard import Same
 
@@ -49,7 +49,7 @@ def binary(s: Session, op: str, a: Any, b: Any) -> Any:
     plain = INPLACE[op] if inplace else _BINARY[op]
     if type(a) in _PLAIN and type(b) in _PLAIN:
         if symbol == "%" and type(a) is str and isinstance(b, SymNumber):
-            return promise(s, operator.mod, (a, b))
+            return defer(s, operator.mod, (a, b))
         return _numbers_or_values(s, plain, a, b)
     s.log.giving((a, b))
     name = NAMES.get(symbol, symbol)
@@ -84,7 +84,7 @@ def _of_instances(s: Session, plain: Callable[..., Any], *operands: Any) -> Any:
         if python and _is_of_c(type(value)):
             raise Break("opaque object", f"an operand that is a {type(value).__qualname__}")
         given.append(stand_in(s, value) if python else value)
-    return s.natively(plain, tuple(given))
+    return s.call_native(plain, tuple(given))
 
 
 def _is_of_c(cls: type) -> bool:
@@ -151,7 +151,7 @@ def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any)
     if plain in _COMPARISONS or type(a) in _SETS:
         s.tells_apart((a, b), equals=True)
     if s.lends(a) or s.lends(b, text=isinstance(a, str)):
-        found = s.natively(plain, (a, b), text=isinstance(a, str))
+        found = s.call_native(plain, (a, b), text=isinstance(a, str))
     else:
         found = _numbers_or_values(s, plain, a, b)
     return made_now(s, found) if plain is operator.mod else found
@@ -199,7 +199,7 @@ def compare(s: Session, op: str, a: Any, b: Any) -> Any:
     name, reflected = f"__{plain.__name__}__", f"__{COMPARE[REFLECTED[op]].__name__}__"
     if type(a) in _PLAIN and type(b) in _PLAIN:
         return _numbers_or_values(s, plain, a, b)
-    if type(a) is Identity and op in ("==", "!="):
+    if type(a) is SymbolicId and op in ("==", "!="):
         return (a == b) is (op == "==")
     equality = op in ("==", "!=")
     classes = isinstance(a, type) and isinstance(b, type)

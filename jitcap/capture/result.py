@@ -21,7 +21,7 @@ from jitcap.base.modes import Modes
 from jitcap.base.origin import APART, Computed, Drawn, Origin
 from jitcap.base.terms import Row, Term, attribute, source, text
 from jitcap.base.walks import reach
-from jitcap.capture.builtins.chance import run_once, states
+from jitcap.capture.builtins.host_rng import run_once, states
 from jitcap.capture.effects import Epilogue
 from jitcap.capture.kinds.modules import BUILTINS
 from jitcap.compile.lower import Strides

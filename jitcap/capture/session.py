@@ -31,14 +31,15 @@ from jitcap.capture import host, numbers, operators
 from jitcap.capture.builtins import polyfills
 from jitcap.capture.builtins import table as _table  # noqa: F401 - fills HANDLERS
 from jitcap.capture.control import branch as branches
-from jitcap.capture.control.extremes import extreme
+from jitcap.capture.control.concrete_loops import turn
+from jitcap.capture.control.for_loops import roll
 from jitcap.capture.control.log import Log
-from jitcap.capture.control.plain import turn
-from jitcap.capture.control.roll import roll
-from jitcap.capture.control.ties import Ties
+from jitcap.capture.control.may_alias import MayAlias
+from jitcap.capture.control.minmax import extreme
 from jitcap.capture.frames import frame_for
+from jitcap.capture.inputs import Outside
 from jitcap.capture.interpret import NULL, Frame, Generator, Interpreter
-from jitcap.capture.kinds import base, lent, modules
+from jitcap.capture.kinds import base, modules, native_proxies
 from jitcap.capture.kinds import rules as _rules  # noqa: F401 - fills RULES
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Args, Kwargs, kind_of
 from jitcap.capture.kinds.classes import (
@@ -51,6 +52,7 @@ from jitcap.capture.kinds.classes import (
     super_get,
 )
 from jitcap.capture.kinds.constants import Opaque
+from jitcap.capture.kinds.deferred import VIEWS, Deferred, by_numpy, joined, snapshot
 from jitcap.capture.kinds.iterators import (
     Iteration,
     ReversedIterator,
@@ -58,14 +60,12 @@ from jitcap.capture.kinds.iterators import (
     driven,
 )
 from jitcap.capture.kinds.tensors import replaced_member
-from jitcap.capture.kinds.text import VIEWS, Deferred, by_numpy, joined, snapshot
-from jitcap.capture.located import caught
 from jitcap.capture.memo.calls import Calls
 from jitcap.capture.memo.templates import Templates
 from jitcap.capture.opcodes.table import OPCODES
-from jitcap.capture.outside import Outside
 from jitcap.capture.search import Search
 from jitcap.capture.sizes import CaptureSizes, out
+from jitcap.capture.tracebacks import caught
 from jitcap.capture.tracing import CaptureTracer
 from jitcap.graph.graph import NOWHERE, Node, Where
 from jitcap.graph.tracer import DataDependent
@@ -86,7 +86,8 @@ _CALLING: Final = frozenset({"cmp_to_key", "sub", "subn"})  # a class among thei
 # What an exception shows that is about what stands for a value, or about a call that a builtin
 # does not take.
 _CLASSES: Final = (
-    SymNumber, lent.Reentry, Super, Opaque, Deferred, Generator, lent.Lent, ReversedIterator,
+    SymNumber, native_proxies.Callback, Super, Opaque, Deferred, Generator,
+    native_proxies.NativeProxy, ReversedIterator,
 )  # fmt: skip
 _FUNCTIONS: Final[tuple[Any, ...]] = (
     *HANDLERS.values(),
@@ -123,7 +124,7 @@ class Session(base.Session):
         self.replaced: str | None = None  # a member of the library's tensors that is, once asked
         self.search: Search | None = None  # for all refusals, not for a graph
         self.log = Log()
-        self.ties = Ties(self)
+        self.ties = MayAlias(self)
         self.templates, self.layers = Templates(self), Calls(self)
         self.host_calls: list[host.HostCall] = []
         self.drawn: dict[Node, Drawn] = {}  # graph input -> the number that the host draws for it
@@ -217,8 +218,13 @@ class Session(base.Session):
 
     binary, unary = operators.binary, operators.unary
     compare, same = operators.compare, operators.same
-    natively, lends, lend, back = lent.natively, lent.lends, lent.lend, lent.back
-    refuse_key = lent.refuse_key
+    natively, lends, lend, back = (
+        native_proxies.call_native,
+        native_proxies.lends,
+        native_proxies.wrap,
+        native_proxies.unwrap,
+    )
+    refuse_key = native_proxies.refuse_key
     import_from, driven, roll, turn = modules.import_from, driven, roll, turn
     undecided, branch, as_bool, negation = branches.ANSWERS
     extreme, by_numpy = extreme, by_numpy
@@ -273,7 +279,7 @@ class Session(base.Session):
         plain = False not in [kind_of(a).plain for a in (*args, *kwargs.values())]
         named = kwargs
         if not plain:
-            named = lent.named(self, {k: hand(self, v) for k, v in kwargs.items()})
+            named = native_proxies.named(self, {k: hand(self, v) for k, v in kwargs.items()})
         if owner is not None and _may_lend(owner):  # it stores, and calls nothing
             for value in args:
                 self.settle(value)
@@ -304,7 +310,7 @@ class Session(base.Session):
                 given = tuple(_looked_at(self, a) for a in given)
             if any(map(_may_lend, (*given, *named.values()))):
                 text = isinstance(getattr(fn, "__self__", None), str)
-                return lent.natively(self, fn, given, named, text=text)
+                return native_proxies.call_native(self, fn, given, named, text=text)
         return _itself(fn(*given, **named))
 
     def _native_method(self, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -314,9 +320,11 @@ class Session(base.Session):
         if name in _LOOKING:
             self.tells_apart((owner, *args), equals=True)
         if name in _LOOKING and any(map(self.lends, (owner, *args))):
-            return lent.natively(self, getattr(type(owner), name), (owner, *args), kwargs)
+            return native_proxies.call_native(
+                self, getattr(type(owner), name), (owner, *args), kwargs
+            )
         if name in _PLACING and args and self.lends(args[0]):
-            return lent.natively(self, lambda place: fn(place, *args[1:]), args[:1])
+            return native_proxies.call_native(self, lambda place: fn(place, *args[1:]), args[:1])
         return fn(*args, **kwargs)
 
     def list_of(self, iterable: Any) -> list[Any]:
@@ -325,7 +333,9 @@ class Session(base.Session):
         hints = ("__len__", "__length_hint__")
         if not any(self.special(iterable, hint) for hint in hints):
             return list(self.iter(iterable))
-        made: list[Any] = lent.natively(self, list, (lent.stand_in(self, iterable),))
+        made: list[Any] = native_proxies.call_native(
+            self, list, (native_proxies.stand_in(self, iterable),)
+        )
         return made
 
     def pure(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
@@ -340,9 +350,9 @@ class Session(base.Session):
             return (self.by_numpy if home == "numpy" else self.pure)(fn, args, kwargs)
         raise Break("opaque object", f".{fn.__name__}() of a {type(owner).__qualname__}")
 
-    def reentry(self, fn: Any) -> lent.Reentry:
+    def reentry(self, fn: Any) -> native_proxies.Callback:
         """`fn` for native code: calling it comes back to the interpreter."""
-        return lent.Reentry(self, fn)
+        return native_proxies.Callback(self, fn)
 
     def host_call(
         self, fn: Any, args: Args, kwargs: Kwargs, at: Any = None, look: Any = snapshot
@@ -478,7 +488,7 @@ def _looked_at(s: Session, value: Any) -> Any:
 
 
 def _itself(value: Any) -> Any:
-    return value._fn if type(value) is lent.Reentry else value
+    return value._fn if type(value) is native_proxies.Callback else value
 
 
 def _may_lend(value: Any) -> bool:

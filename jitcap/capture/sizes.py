@@ -42,7 +42,7 @@ from jitcap.base.origin import APART, Bind, Origin, Step, Variable
 from jitcap.base.terms import Term, attribute
 from jitcap.base.walks import after_parents
 from jitcap.capture import numbers
-from jitcap.capture.control.ahead import ahead, move_ahead
+from jitcap.capture.control.hoist_sizes import ahead, move_ahead
 from jitcap.capture.kinds.base import Session
 from jitcap.graph.graph import AS_NUMBER, BIND, INPUT, SIZE, Arg, Node, aval_of, symbol
 from jitcap.graph.scalars import Unlowered

@@ -32,7 +32,10 @@ from jitcap.capture import numbers
 from jitcap.capture.bounds import Bounds, bounds_of, condition, holds, is_found, is_place
 from jitcap.capture.constant_memory import ConstantMemory
 from jitcap.capture.control.log import Region
-from jitcap.capture.draws import (
+from jitcap.capture.inputs import Shadow
+from jitcap.capture.kinds.base import Session, words
+from jitcap.capture.kinds.tensors import TensorShadow
+from jitcap.capture.rng_positions import (
     DRAWS,
     Draws,
     carried_draws,
@@ -43,9 +46,6 @@ from jitcap.capture.draws import (
     operand,
     total,
 )
-from jitcap.capture.kinds.base import Session, words
-from jitcap.capture.kinds.tensors import TensorShadow
-from jitcap.capture.outside import Shadow
 from jitcap.compile.anticipate import on_product
 from jitcap.graph import scalars
 from jitcap.graph.graph import INPUT, NOWHERE, Arg, Node, Where, defines_size, evaluate_on_host

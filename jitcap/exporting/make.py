@@ -31,7 +31,7 @@ from jitcap.base.origin import (
 from jitcap.base.terms import python, text
 from jitcap.base.walks import reach
 from jitcap.capture.dynamism import Varying
-from jitcap.capture.replay import VERSION
+from jitcap.capture.epilogue_writes import VERSION
 from jitcap.capture.result import Captured, Input, link
 from jitcap.capture.sizes import DATA
 from jitcap.capture.version import MISS, Options

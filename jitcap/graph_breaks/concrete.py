@@ -18,7 +18,8 @@ from typing import Any, Final
 from eager.core.tensor import Tensor
 from jitcap.capture.interpret import NULL, Frame
 from jitcap.capture.kinds.modules import no_such_name
-from jitcap.capture.located import (
+from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
+from jitcap.capture.tracebacks import (
     below,
     call_in,
     is_of,
@@ -27,7 +28,6 @@ from jitcap.capture.located import (
     report_above,
     report_level,
 )
-from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
 
 Nested = Callable[[FunctionType, tuple[Any, ...], dict[str, Any]], Any]
 

@@ -148,10 +148,10 @@ _CALLED: Final = {
     "eager.core.tensor": "wrap",
     "eager.core.tape": "retain_grad",
     "eager.autograd": "retain_grad",
-    "jitcap.capture.builtins.chance": "run_once states",
+    "jitcap.capture.builtins.host_rng": "run_once states",
     "jitcap.capture.kinds.constants": "_again _exception",
     "jitcap.capture.kinds.objects": "_empty_deque",
-    "jitcap.capture.located": "warn_above",
+    "jitcap.capture.tracebacks": "warn_above",
     "jitcap.autodiff.compiled_function": "OutputNode SpentNode",
     "jitcap.autodiff.double_backward": "view",
 }

@@ -21,7 +21,7 @@ from eager.core.dispatch import apply
 from eager.core.op import Op
 from jitcap.autodiff.double_backward import view
 from jitcap.base.terms import Row, Term, defined_by, source
-from jitcap.capture.builtins.chance import run_once
+from jitcap.capture.builtins.host_rng import run_once
 from jitcap.capture.kinds import constants
 from jitcap.guards.class_guard import Classes
 from jitcap.guards.size_guard import LastSizes

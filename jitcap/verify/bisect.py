@@ -18,7 +18,7 @@ import numpy as np
 from eager import autograd
 from eager.core.dispatch import apply
 from eager.core.tensor import Tensor, wrap
-from jitcap.capture.replay import Effect
+from jitcap.capture.epilogue_writes import Effect
 from jitcap.graph.graph import INPUT, ITEM, Graph, Node, reachable
 from jitcap.graph.tracer import trace
 from jitcap.guards.guard import Guard

@@ -20,7 +20,7 @@ from typing import Any, Final
 from eager.base.dataclass import dataclass
 from eager.base.locks import lock
 from eager.core.tensor import Tensor
-from jitcap.capture.located import report_above, warn_above
+from jitcap.capture.tracebacks import report_above, warn_above
 
 LEVELS: Final = {
     "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING,

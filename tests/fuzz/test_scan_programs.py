@@ -13,11 +13,11 @@ import pytest
 
 import eager
 from jitcap import jit
-from jitcap.capture.control import roll
+from jitcap.capture.control import for_loops
 
 pytestmark = pytest.mark.once
 
-STEPS = roll.LEAST + 1
+STEPS = for_loops.LEAST + 1
 UNARY = (
     "{}.tanh()", "{}.sigmoid()", "{}.sin()", "(-{})", "({} * 0.7)", "{}.mean(0)", "{}.t()[:, 0]",
     "{}[0]", "{}.softmax(-1)", "{}.amax(-1, keepdim=True)", "{}.flip(0)", "{}.detach()",

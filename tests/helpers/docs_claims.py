@@ -468,12 +468,12 @@ CLAIMS = {
         "What one way prints": "tests/jitcap/capture/test_calls_in_branches.py",
         "It splits where that": "tests/jitcap/capture/test_branches.py::test_what_splits_is_right "
         "tests/jitcap/capture/test_branches.py::test_the_record_says_why",
-        "A `while` whose": "tests/jitcap/capture/test_repeat.py::test_it_answers_as_python "
+        "A `while` whose": "tests/jitcap/capture/test_while_loops.py::test_it_answers_as_python "
         + SELF
         + "test_the_programs_of_the_pages_run",
-        "So does a `for`": "tests/jitcap/capture/test_repeat.py::test_it_answers_as_python",
-        "One round is": "tests/jitcap/capture/test_repeat.py::test_it_answers_as_python",
-        "What cannot be said": "tests/jitcap/capture/test_repeat.py::test_it_answers_as_python "
+        "So does a `for`": "tests/jitcap/capture/test_while_loops.py::test_it_answers_as_python",
+        "One round is": "tests/jitcap/capture/test_while_loops.py::test_it_answers_as_python",
+        "What cannot be said": "tests/jitcap/capture/test_while_loops.py::test_it_answers_as_python "
         "tests/jitcap/autodiff/test_while_gradients.py::test_a_loop_that_is_none_is_given_up_soon",
         "It may have gradients": "tests/jitcap/autodiff/test_while_gradients.py",
         "`eager.scan(combine_fn": "tests/eager/control_flow/test_scan.py tests/jitcap/graph/test_scan.py",
@@ -483,8 +483,8 @@ CLAIMS = {
         "tests/codegen/fuse/test_bodies.py::test_a_scan",
         "Gradients of any order": "tests/jitcap/graph/test_scan.py::test_gradients_of_first_and_second_order "
         "tests/jitcap/graph/test_scan.py::test_draws_are_those_of_the_loop",
-        "A Python loop becomes": "tests/jitcap/capture/test_roll.py",
-        "The first step may": "tests/jitcap/capture/test_roll.py",
+        "A Python loop becomes": "tests/jitcap/capture/test_for_loops.py",
+        "The first step may": "tests/jitcap/capture/test_for_loops.py",
         "A loop over a range whose": "tests/jitcap/sizes/test_sizes_loops.py",
         "On a device a scan": LOOPS + "they_are_the_cpus_with_gradients "
         "tests/eager/device/test_loops.py::test_they_run_on_arrays_of_the_host",

@@ -16,9 +16,9 @@ from typing import Any, Final
 from eager.core.sym import SymNumber
 from jitcap.base.breaks import Break
 from jitcap.base.origin import Drawn, Told
-from jitcap.capture.builtins.chance import number
+from jitcap.capture.builtins.host_rng import number
 from jitcap.capture.kinds.base import Session, handles, handles_each
-from jitcap.capture.kinds.text import Deferred
+from jitcap.capture.kinds.deferred import Deferred
 
 CLOCK: Final = "a clock"  # among what is not captured: a verified call reads it twice
 _CLOCKS: Final = ("time", "perf_counter", "monotonic", "process_time", "thread_time")

@@ -18,7 +18,7 @@ from eager.ops import move
 from jitcap.base.breaks import Break
 from jitcap.capture.builtins import polyfills
 from jitcap.capture.kinds.base import MISSING, Session, handles, handles_each, kind_of
-from jitcap.capture.kinds.counted import Rows
+from jitcap.capture.kinds.symbolic_sequences import StackedList
 from jitcap.graph.tracer import is_on_device
 
 
@@ -84,7 +84,7 @@ def _joined(
     """Also what a loop of unknown length appended."""
     dim = axis if dim is MISSING else dim
     stacks = fn in (eager.stack, move.stack)
-    if type(tensors) is Rows and not kwargs:
+    if type(tensors) is StackedList and not kwargs:
         return (tensors.stacked if stacks else tensors.joined)(s.known(dim))
     fn = eager.stack if stacks else eager.cat
     return kind_of(fn).call(s, fn, (tensors, dim), kwargs)

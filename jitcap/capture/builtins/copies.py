@@ -8,7 +8,7 @@ from typing import Any, Final
 from eager.core.tensor import Tensor
 from eager.nn.parameter import Parameter
 from jitcap.capture.kinds.base import Session, handles_each
-from jitcap.capture.kinds.refusing import Identity
+from jitcap.capture.kinds.poison import SymbolicId
 from jitcap.capture.kinds.tensors import load_fields
 
 _COPIED: Final = vars(Tensor)["__deepcopy__"]  # parameters share nothing with other copies
@@ -17,7 +17,7 @@ _COPIED: Final = vars(Tensor)["__deepcopy__"]  # parameters share nothing with o
 @handles_each(_COPIED, vars(Parameter)["__deepcopy__"])
 def _deepcopied(s: Session, fn: Any, tensor: Any, memo: Any) -> Any:
     """The memo is the program's, and so are its keys; what is copied of memory is noted beside."""
-    key = Identity(s, tensor)
+    key = SymbolicId(s, tensor)
     _, memory, given = s.outside.memories.setdefault(id(memo), (memo, {}, {}))
     if not s.contains(key, memo):
         load_fields(s, tensor)

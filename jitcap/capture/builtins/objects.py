@@ -46,16 +46,16 @@ from jitcap.capture.kinds.base import (
 )
 from jitcap.capture.kinds.classes import Super
 from jitcap.capture.kinds.constants import runs_python
-from jitcap.capture.kinds.counted import range_of
+from jitcap.capture.kinds.deferred import Deferred
 from jitcap.capture.kinds.iterators import InterpretedIterator, Lazy
 from jitcap.capture.kinds.objects import (
     default_get,
     default_put,
     slots_of,
 )
-from jitcap.capture.kinds.refusing import Identity
+from jitcap.capture.kinds.poison import SymbolicId
+from jitcap.capture.kinds.symbolic_sequences import range_of
 from jitcap.capture.kinds.tensors import TensorShadow
-from jitcap.capture.kinds.text import Deferred
 from jitcap.graph import scalars
 
 _NOTHING: Final = object()
@@ -419,11 +419,11 @@ def _sleep(s: Session, seconds: Any) -> None:
 
 
 @handles(id)
-def identity(s: Session, obj: Any, fn: Any = id) -> Identity:
+def identity(s: Session, obj: Any, fn: Any = id) -> SymbolicId:
     """`id(obj)`, or its hash, which says as much."""
     s.bound_to = f"{fn.__name__}()"
     s.ties.compared(obj)
-    return Identity(s, obj, fn)
+    return SymbolicId(s, obj, fn)
 
 
 @handles_each(_thread.get_ident, _thread.get_native_id, os.getpid)

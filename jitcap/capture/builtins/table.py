@@ -1,14 +1,14 @@
 """Capture: all handlers of builtins. importing it registers all families -> HANDLERS."""
 
 from jitcap.capture.builtins import (
-    chance,
     classes,
     clocks,
     containers,
     control_flow,
     copies,
+    host_rng,
     objects,
-    seeds,
+    rng_seeds,
     values,
 )
 from jitcap.capture.kinds import written
@@ -16,14 +16,14 @@ from jitcap.capture.kinds.base import HANDLERS
 
 __all__ = [
     "HANDLERS",
-    "chance",
     "classes",
     "clocks",
     "containers",
     "control_flow",
     "copies",
+    "host_rng",
     "objects",
-    "seeds",
+    "rng_seeds",
     "values",
     "written",
 ]

@@ -34,7 +34,7 @@ from eager.core.traced import Traced
 from jitcap.base.breaks import Break
 from jitcap.capture import numbers
 from jitcap.capture.builtins.objects import identity
-from jitcap.capture.control.extremes import called
+from jitcap.capture.control.minmax import called
 from jitcap.capture.kinds.base import (
     HANDLERS,
     MISSING,
@@ -47,8 +47,8 @@ from jitcap.capture.kinds.base import (
     kind_of,
 )
 from jitcap.capture.kinds.constants import refuse_own_text
+from jitcap.capture.kinds.deferred import Deferred, defer
 from jitcap.capture.kinds.tensors import tensor_of, warn_of_array
-from jitcap.capture.kinds.text import Deferred, promise
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
 
 
@@ -66,7 +66,7 @@ def _number(s: Session, cls: type, /, *args: Any, **kwargs: Any) -> Any:
     if method is not None:
         return checked(cls, args[0], name, s.call(method, args, kwargs))
     s.see_within(args, f"{cls.__name__}()")
-    return s.natively(cls, args, kwargs)
+    return s.call_native(cls, args, kwargs)
 
 
 @handles(bool)
@@ -155,7 +155,7 @@ def _text(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
 def _ascii(s: Session, value: Any, /) -> Any:
     text = s.call(repr, (value,), {})
     if not isinstance(text, str):
-        return promise(s, ascii, (value,))
+        return defer(s, ascii, (value,))
     return str.encode(text, "ascii", "backslashreplace").decode("ascii")
 
 
@@ -198,7 +198,7 @@ def _dumps(s: Session, /, obj: Any, **options: Any) -> Any:
 def _format(s: Session, value: Any, spec: Any = "") -> Any:
     if isinstance(spec, Deferred):
         refuse_own_text(s, (value,))
-        return promise(s, format, (value, spec))
+        return defer(s, format, (value, spec))
     method = s.special(value, "__format__")
     if method is not None:
         answer = s.call(method, (value, spec), {})

@@ -1,6 +1,6 @@
 """Capture: a branch of the program on a value that only the run knows. bytecode -> one node.
 
-Both ways are interpreted, each from the state before the branch, up to where they meet (`paths`),
+Both ways are interpreted, each from the state before the branch, up to where they meet (`cfg`),
 and what differs afterwards becomes outputs of one choice: locals, the return value, attributes,
 entries of dictionaries and lists, `.grad`, memory that is written in place. What two ways leave
 behind must be of one kind, or be used by nobody any more. A way that only raises is a check.
@@ -29,18 +29,27 @@ from eager.core.traced import Traced, UnknownValue
 from eager.sizes.aval import scalar_aval
 from jitcap.base.breaks import Break
 from jitcap.base.modes import Modes
-from jitcap.capture.control.changes import (
-    Before,
+from jitcap.capture.control.arm_compatibility import (
+    OneSided,
+    check_histories,
+)
+from jitcap.capture.control.cfg import (
+    EXIT,
+    behind,
+    immediate_postdominator,
+    in_loop,
+    live_in,
+    reads_frame,
+    returns,
+)
+from jitcap.capture.control.checkpoint import (
     Change,
+    Checkpoint,
     Differ,
     Spoiled,
     copies,
     is_loop,
     same_place,
-)
-from jitcap.capture.control.fit import (
-    OneSided,
-    check_histories,
 )
 from jitcap.capture.control.histories import (
     Overwritten,
@@ -49,11 +58,10 @@ from jitcap.capture.control.histories import (
     versions_of,
     writes_since,
 )
-from jitcap.capture.control.merge import Merge, made_inside, shown_by
-from jitcap.capture.control.paths import EXIT, behind, in_loop, looks, meeting, needed, returns
-from jitcap.capture.control.repeat import repeat
-from jitcap.capture.control.round_end import STOP, RoundEnd, end_inside
-from jitcap.capture.control.ties import has_memory, truths_of, with_truths
+from jitcap.capture.control.loop_exits import STOP, RoundEnd, end_inside
+from jitcap.capture.control.may_alias import has_memory, truths_of, with_truths
+from jitcap.capture.control.phi import Phi, made_inside, shown_by
+from jitcap.capture.control.while_loops import repeat
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Done, Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.numbers import constant
@@ -190,7 +198,7 @@ def branch(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
     site, opened = (code, index), session.ties.open
     if loop and site in opened:
         raise _refusal(f"a loop that is not one graph: {loop}")
-    if len(opened) >= DEEPEST or not any(open_ways) or looks(code):
+    if len(opened) >= DEEPEST or not any(open_ways) or reads_frame(code):
         raise _refusal()
     opened.append(site)
     try:
@@ -209,7 +217,7 @@ def branch(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
 def _met(s: Any, frame: Frame, index: int, merge: Callable[[Any], Done | None]) -> Done | None:
     """Both ways up to where they meet; if they come there with unlike values, to where one of the
     next statements ends, which may be the last to use them, or to the return."""
-    meets = end_inside(s, frame, index) or meeting(frame.code, index)
+    meets = end_inside(s, frame, index) or immediate_postdominator(frame.code, index)
     try:
         return merge(meets)
     except Differ as why:
@@ -255,12 +263,12 @@ class _Branch:
         self.session, self.frame, self.starts = session, frame, starts
         self.tracer, self.pick, self.meets = tracer, pick, meets
         self.key = frame.code, frame.pc - 1
-        self.before = Before(session, frame)
+        self.before = Checkpoint(session, frame)
         self.read: frozenset[str] = frozenset()
         if isinstance(meets, RoundEnd):
-            self.read = meets.needed
+            self.read = meets.live_in
         elif meets != EXIT:
-            self.read = needed(frame.code, meets)
+            self.read = live_in(frame.code, meets)
         self.ways: list[Way] = []
         self.handles: list[Any] = []
         self.loops = self.before.private_iterators()
@@ -298,7 +306,7 @@ class _Branch:
         self.spans = [way.span for way in self.ways]
         self.overwritten = Overwritten([way.places for way in self.ways])
         changed = {id(c.obj) for way in self.ways for c in way.changes.values()}
-        self.both = Merge(self.session, self._was_there, self.spans, self.overwritten, changed)
+        self.both = Phi(self.session, self._was_there, self.spans, self.overwritten, changed)
         merged = self._template()
         for pair in self.overwritten.pairs():
             check_histories(self.spans, *pair)

@@ -26,15 +26,15 @@ from eager.core.tensor import UNREAD, Tensor
 from jitcap.base.call_policy import is_python_class, per_class
 from jitcap.base.origin import is_unset
 from jitcap.capture.control.histories import Place, place_of
+from jitcap.capture.inputs import Shadow
 from jitcap.capture.interpret import Frame, Generator
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.base import parts_of as items_of
 from jitcap.capture.kinds.cells import CellShadow, is_empty
 from jitcap.capture.kinds.iterators import Lazy
 from jitcap.capture.kinds.mappings import DictShadow
-from jitcap.capture.kinds.refusing import Refusing
+from jitcap.capture.kinds.poison import Poison
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
-from jitcap.capture.outside import Shadow
 
 C_DATA: Final = ctypes.Structure.__mro__[1]  # base of all of `ctypes`
 PLACE: Final = "its place on the tape"
@@ -301,7 +301,7 @@ KINDS: Final[dict[type, Kind]] = {
     OrderedDict: _OBJECT._replace(
         entries=lambda x: dict(OrderedDict.items(x)), put=partial(_put_entry, OrderedDict)
     ),
-    tuple: _FIXED, frozenset: _FIXED, Refusing: _FIXED, set: _ITEMS, deque: _ITEMS,
+    tuple: _FIXED, frozenset: _FIXED, Poison: _FIXED, set: _ITEMS, deque: _ITEMS,
     bytearray: _OBJECT._replace(state=bytes),
     np.ndarray: Kind(
         held=lambda x: [x.base, *_attributes(x)],

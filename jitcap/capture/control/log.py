@@ -4,8 +4,9 @@ Every write of capture to an object that the program may reach is announced to `
 it is made. While a `Region` is open (a way of a branch, a round, a step, a part of the graph), it
 keeps what the object was at its first write; what differs at the end is what the region changed.
 Native code may write what it is given: that is announced as a whole. What is only loaded from
-outside is no write. What is announced may stay as it is, so `ties`, which ask until the capture
-ends whether an alias was changed, and `templates`, which count writes, take snapshots of their own.
+outside is no write. What is announced may stay as it is, so `may_alias`, which asks until the
+capture ends whether an alias was changed, and `templates`, which counts writes, take snapshots of
+their own.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from jitcap.capture.control.contents import (
     reachable,
     value_of,
 )
+from jitcap.capture.inputs import Shadow
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.tensors import TensorShadow
-from jitcap.capture.outside import Shadow
 from jitcap.graph.tracer import part_number
 
 _FIXED: Final = frozenset({int, float, complex, bool, str, bytes, type(None), tuple, SymNumber})

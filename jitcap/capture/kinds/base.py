@@ -25,9 +25,9 @@ from jitcap.base.breaks import Break
 from jitcap.base.call_policy import Known, answers_for_itself, is_library_space, per_class
 from jitcap.base.origin import Computed, MembersOf, Origin
 from jitcap.base.terms import Row, Term
-from jitcap.capture.kinds.refusing import Identity, Refusing
-from jitcap.capture.outside import Outside, Shadow
-from jitcap.capture.replay import Maker
+from jitcap.capture.epilogue_writes import Emitter
+from jitcap.capture.inputs import Outside, Shadow
+from jitcap.capture.kinds.poison import Poison, SymbolicId
 from jitcap.guards.guard import Guard, Guards, Holds
 
 Args = tuple[Any, ...]
@@ -298,7 +298,7 @@ class Session:
     def tells_apart(self, value: Any, depth: int = 0, *, equals: bool = False) -> None:
         """Note the objects from outside, also in containers, that something native tells apart by
         their identity. `equals`: numbers, too, of which one is found though it equals nothing."""
-        if type(value) is Identity:
+        if type(value) is SymbolicId:
             self.identified(value.obj)
         elif isinstance(value, SymNumber):
             odd = equals and value.pytype is not int
@@ -448,7 +448,7 @@ def checked(fn: Callable[[Any], Any], owner: Any, name: str, answer: Any) -> Any
     def ask(answer: Any) -> Any:
         return fn(type(type(owner).__name__, (), {name: lambda *_: answer})())
 
-    if isinstance(answer, Refusing):
+    if isinstance(answer, Poison):
         return answer
     if isinstance(answer, SymNumber):
         made = ask(answer.pytype(1))
@@ -506,7 +506,7 @@ class Kind:
     def see(self, s: Session, value: Any, what: str) -> None:
         """Refuse if `value` cannot be looked into (its parts are asked in their turn)."""
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         """The term that makes `value`, which was made inside, again at every call."""
         cls = type(value)
         what = f"a {cls.__module__}.{cls.__qualname__} made inside is returned or stored"
@@ -553,14 +553,14 @@ K = TypeVar("K", bound=Kind)
 class MutableKind(Kind):
     """Objects that can contain themselves: made empty, then filled."""
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         return make.mutable(self, value)
 
-    def empty(self, make: Maker, value: Any) -> Term:
+    def empty(self, make: Emitter, value: Any) -> Term:
         """The term that makes the empty object."""
         return ("call", make.names.bind(type(value)))
 
-    def filling(self, make: Maker, name: str, value: Any) -> list[Row]:
+    def filling(self, make: Emitter, name: str, value: Any) -> list[Row]:
         """The statements that fill the empty object `name`."""
         return []
 

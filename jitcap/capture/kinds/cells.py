@@ -9,10 +9,10 @@ from typing import Any
 from jitcap.base.breaks import Break
 from jitcap.base.origin import CellOf, Contents, FixedPart, Origin
 from jitcap.base.terms import Row, attribute, text
+from jitcap.capture.epilogue_writes import ATTRIBUTE, Effect, Emitter
+from jitcap.capture.inputs import Shadow
 from jitcap.capture.kinds.base import MISSING, UNLOADED, MutableKind, Session, of
 from jitcap.capture.kinds.constants import NativeKind
-from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import ATTRIBUTE, Effect, Maker
 from jitcap.guards.guard import Same, TypeIs
 
 
@@ -49,7 +49,7 @@ class CellShadow(Shadow):
     def lost(self) -> Iterable[Any]:
         return () if is_empty(self.real) else (self.real.cell_contents,)
 
-    def replay(self, make: Maker) -> list[Effect]:
+    def replay(self, make: Emitter) -> list[Effect]:
         value = make.expr(self.twin.cell_contents)
         return [self.write(make, ATTRIBUTE, text("cell_contents"), value)]
 
@@ -96,7 +96,7 @@ def closure_cell(s: Session, fn: FunctionType, index: int) -> CellType:
 class CellKind(NativeKind, MutableKind):
     """A cell: a variable that functions share, or that is itself a value."""
 
-    def filling(self, make: Maker, name: str, value: CellType) -> list[Row]:
+    def filling(self, make: Emitter, name: str, value: CellType) -> list[Row]:
         try:
             return [("set", attribute(name, "cell_contents"), make.expr(value.cell_contents))]
         except ValueError:  # it is empty

@@ -41,7 +41,7 @@ from jitcap.capture.kinds.base import (
 )
 from jitcap.capture.kinds.constants import ForeignKind, StaticKind, driven, runs_python
 from jitcap.capture.kinds.iterators import Lazy
-from jitcap.capture.kinds.refusing import Refusing
+from jitcap.capture.kinds.poison import Poison
 from jitcap.guards.class_guard import ABSENT, Member, MembersAre
 from jitcap.guards.guard import CodeIs, Is
 
@@ -249,7 +249,7 @@ def own_getter(s: Session, raw: Any) -> FunctionType | None:
 _CACHED_GET: Final = vars(functools.cached_property)["__get__"]
 
 
-class Super(Refusing):
+class Super(Poison):
     """Proxy that `super(cls, obj)` gives. `own` is Python's: it has attributes of its own, too."""
 
     __slots__ = ("cls", "obj", "own")
@@ -521,7 +521,7 @@ def _iterated(s: Session, fn: type, args: Args, kwargs: Kwargs) -> tuple[Args, K
         return args, kwargs
 
     def number(value: Any) -> Any:
-        return value if plain or not s.lends(value) else s.natively(operator.index, (value,))
+        return value if plain or not s.lends(value) else s.call_native(operator.index, (value,))
 
     kept = max(first, 1)
     numbers = [number(a) for a in args[kept:]]

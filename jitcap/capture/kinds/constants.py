@@ -31,6 +31,8 @@ from jitcap.base.call_policy import is_python_class, shown
 from jitcap.base.equality import comparable
 from jitcap.base.origin import Attribute, Origin
 from jitcap.base.terms import Row, Term, attribute, method
+from jitcap.capture.epilogue_writes import Emitter
+from jitcap.capture.inputs import Shadow
 from jitcap.capture.interpret import Null
 from jitcap.capture.kinds.base import (
     HANDLERS,
@@ -47,20 +49,18 @@ from jitcap.capture.kinds.base import (
     of,
     parts_of,
 )
-from jitcap.capture.kinds.dict_views import in_view, looks_up
-from jitcap.capture.kinds.refusing import Identity, Refusing
-from jitcap.capture.kinds.text import (
+from jitcap.capture.kinds.deferred import (
     VIEWS,
     Deferred,
+    defer,
     joined,
     made_now,
-    promise,
     view_name,
     viewed,
     written,
 )
-from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import Maker
+from jitcap.capture.kinds.dict_views import in_view, looks_up
+from jitcap.capture.kinds.poison import Poison, SymbolicId
 from jitcap.guards.guard import Is, TypeIs
 
 # Methods that run through an argument; the others (append, insert, ...) store it.
@@ -116,19 +116,19 @@ class NativeKind(Kind):
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
         self.settle(s, obj, 0)
         key = _place(s, key)
-        return obj[key] if type(key) is int else s.natively(lambda place: obj[place], (key,))
+        return obj[key] if type(key) is int else s.call_native(lambda place: obj[place], (key,))
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
         self.settle(s, obj, 0)
         key = _place(s, key)
         if s.lends(key):
-            s.natively(lambda place: operator.setitem(obj, place, value), (key,))
+            s.call_native(lambda place: operator.setitem(obj, place, value), (key,))
         else:
             obj[key] = value
 
     def delitem(self, s: Session, obj: Any, key: Any) -> None:
         self.settle(s, obj, 0)
-        s.natively(lambda place: operator.delitem(obj, place), (_place(s, key),))
+        s.call_native(lambda place: operator.delitem(obj, place), (_place(s, key),))
 
     def contains(self, s: Session, obj: Any, item: Any) -> Any:
         self.settle(s, obj, 0)
@@ -140,7 +140,7 @@ class NativeKind(Kind):
         if kind_of(item).contains_values:
             s.settle(item)
         s.tells_apart((obj, item), equals=True)
-        return s.natively(operator.contains, (obj, item))
+        return s.call_native(operator.contains, (obj, item))
 
     def length(self, s: Session, obj: Any) -> Any:
         self.settle(s, obj, 0)
@@ -180,7 +180,7 @@ class NativeKind(Kind):
                 return written(s, fn, args, kwargs)
             if any(map(_is_later, (*args, *kwargs.values()))):
                 refuse_own_text(s, (*args, *kwargs.values()))
-                return promise(s, fn, args, kwargs)
+                return defer(s, fn, args, kwargs)
         elif isinstance(owner, int | float | complex):  # `int.__add__` knows no run-time number
             args = tuple(map(s.known, args))
         if fn.__name__ in _TAKES_ITERABLES:
@@ -282,7 +282,7 @@ class ConstantKind(NativeKind):
             return OPAQUE.load(s, real, origin)
         return s.outside.constant(real, origin)
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         return make.names.bind(value)
 
     def settle(self, s: Session, value: Any, depth: int) -> None:
@@ -293,7 +293,7 @@ class ConstantKind(NativeKind):
 class MadeKind(ConstantKind):
     """A value that is told apart by its parts, but is another object each time it is made."""
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         return make.let(("call", make.names.bind(_again), make.names.bind(value)))
 
 
@@ -313,7 +313,7 @@ class SliceKind(NativeKind):
         same = all(a is b for a, b in zip(parts, given.values(), strict=True))
         return s.outside.register(Shadow(real, origin, real if same else slice(*parts)))
 
-    def rebuild(self, make: Maker, value: slice) -> Term:
+    def rebuild(self, make: Emitter, value: slice) -> Term:
         return ("slice", *make.all((value.start, value.stop, value.step)))
 
 
@@ -359,7 +359,7 @@ class StaticKind(FixedKind):
     """A part of a program that never changes: its code, descriptors, classes, modules; what a
     library compares by identity."""
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         return make.names.bind(value)
 
 
@@ -367,7 +367,7 @@ class StaticKind(FixedKind):
 class AliasKind(StaticKind):
     """`list[int]`, which may name any object."""
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         if make.is_fixed(value) or value.__unpacked__:
             return super().rebuild(make, value)
         return make.call(types.GenericAlias, value.__origin__, value.__args__)
@@ -382,7 +382,7 @@ class TypeVariableKind(StaticKind):
             self.refuse(obj, f".{name}")
         return getattr(obj, name)
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         return (
             super().rebuild(make, value)
             if make.is_fixed(value)
@@ -393,7 +393,7 @@ class TypeVariableKind(StaticKind):
 # ---- what cannot be looked into
 
 
-class Opaque(Refusing):
+class Opaque(Poison):
     """An object from outside whose state cannot be read: it can be passed along, not used.
 
     It holds the type only; the object itself is reached at every call, where it was found."""
@@ -429,11 +429,11 @@ class OpaqueKind(Kind):
         raise Break("iteration", what)
 
 
-@of(Identity)
+@of(SymbolicId)
 class IdentityKind(OpaqueKind):
     """The id of an object: it can be compared, and be a key where the program made the table."""
 
-    def type_of(self, value: Identity) -> type:
+    def type_of(self, value: SymbolicId) -> type:
         return int
 
 
@@ -445,7 +445,7 @@ class ForeignKind(NativeKind):
         known = callable(real) and hashes_identity(real) and real in HANDLERS
         return s.outside.fix(real, origin) if known else OPAQUE.load(s, real, origin)
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         if type(value) is bytearray:
             return make.call(bytearray, bytes(value))
         if isinstance(value, re.Match):
@@ -473,7 +473,7 @@ class FrameKind(Kind):
     def truth(self, s: Session, obj: Any) -> bool:
         return True
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         self.refuse(value, "use")
 
 
@@ -505,11 +505,11 @@ class ExceptionKind(NativeKind, MutableKind):
     def settle(self, s: Session, value: Any, depth: int) -> None:
         self.see(s, value, "use")
 
-    def empty(self, make: Maker, value: BaseException) -> Term:
+    def empty(self, make: Emitter, value: BaseException) -> Term:
         given = make.expr(value.args)
         return ("call", make.names.bind(_exception), make.expr(type(value)), given)
 
-    def filling(self, make: Maker, name: str, value: BaseException) -> list[Row]:
+    def filling(self, make: Emitter, name: str, value: BaseException) -> list[Row]:
         if value.__traceback__ is not None and not make.reporting:
             what = f"the traceback of a {type(value).__qualname__}, which was raised, is kept"
             raise Break("frames", what)

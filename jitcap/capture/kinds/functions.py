@@ -39,6 +39,8 @@ from jitcap.base.call_policy import (
 )
 from jitcap.base.origin import GLOBALS, Attribute, Contents, Fixed, Item, Origin
 from jitcap.base.terms import Term, attribute, method, text
+from jitcap.capture.epilogue_writes import Emitter, attributes
+from jitcap.capture.inputs import Shadow
 from jitcap.capture.kinds.base import (
     HANDLERS,
     MISSING,
@@ -57,13 +59,11 @@ from jitcap.capture.kinds.constants import (
     Opaque,
     StaticKind,
 )
-from jitcap.capture.kinds.lent import Reentry
+from jitcap.capture.kinds.deferred import defer
 from jitcap.capture.kinds.mappings import touch
 from jitcap.capture.kinds.modules import globals_of
+from jitcap.capture.kinds.native_proxies import Callback
 from jitcap.capture.kinds.objects import ObjectKind, fields_of, own_field
-from jitcap.capture.kinds.text import promise
-from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import Maker, attributes
 from jitcap.guards.guard import CodeIs, Equals, Is, Length, TypeIs
 
 _PARTS: Final = frozenset(vars(FunctionType)) - {"__class__"}
@@ -75,11 +75,11 @@ REPORTS: Final = frozenset(
 )
 
 
-@of(Reentry)
+@of(Callback)
 class ReentryKind(NativeKind):
     """One that native code put where the program finds it: into a cell of what it gave."""
 
-    def load(self, s: Session, real: Reentry, origin: Origin) -> Any:
+    def load(self, s: Session, real: Callback, origin: Origin) -> Any:
         return real  # of this capture: no outside
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -107,7 +107,7 @@ class FunctionKind(NativeKind):
     def to_native(self, s: Session, value: Any) -> Any:
         return value if is_native(value) else s.reentry(value)
 
-    def rebuild(self, make: Maker, value: FunctionType) -> Term:
+    def rebuild(self, make: Emitter, value: FunctionType) -> Term:
         if not make.is_made(value) or make.is_fixed(value) or _importable(value):
             return make.names.bind(value)  # it was there: what a class holds is that very object
         code, scope = make.names.bind(value.__code__), make.names.bind(value.__globals__)
@@ -242,7 +242,7 @@ class MethodKind(NativeKind):
     def getattr(self, s: Session, obj: MethodType, name: str) -> Any:
         return getattr(obj, name) if name in _OF_METHODS else s.getattr(obj.__func__, name)
 
-    def rebuild(self, make: Maker, value: MethodType) -> Term:
+    def rebuild(self, make: Emitter, value: MethodType) -> Term:
         if isinstance(value.__self__, SymNumber):  # which stands for an int, with other methods
             raise Break("effect", "a method of a run-time number is returned or stored")
         return make.call(MethodType, value.__func__, value.__self__)
@@ -297,7 +297,7 @@ class BuiltinKind(FixedKind):
             return call(fn, args, kwargs)
         raise Break("unknown call", f"{module}.{fn.__qualname__}() is not known")
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         owner = getattr(value, "__self__", None)
         if owner is None or isinstance(owner, type | ModuleType):
             return make.names.bind(value)
@@ -332,7 +332,7 @@ class UnboundKind(StaticKind):
             return s.native(fn, args, kwargs)
         if isinstance(owner, SymNumber):
             if fn.__name__ in ("__str__", "__repr__", "__format__"):
-                return promise(s, fn, args)
+                return defer(s, fn, args)
             owner = s.known(owner)
         if owner is None:  # no method can be bound to it
             return s.pure(fn, args, kwargs)
@@ -373,7 +373,7 @@ class PropertyKind(StaticKind):
         found = s.native(fn, args, kwargs, stores=True)
         return s.made_inside(found) if type(found) is property else found
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         if not make.is_made(value):
             return super().rebuild(make, value)
         return make.call(property, value.fget, value.fset, value.fdel, value.__doc__)
@@ -400,7 +400,7 @@ class PartialKind(NativeKind):
         self.settle(s, value, 0)
         return s.reentry(value)
 
-    def rebuild(self, make: Maker, value: functools.partial[Any]) -> Term:
+    def rebuild(self, make: Emitter, value: functools.partial[Any]) -> Term:
         given = make.all((value.func, *value.args))
         named = [("keyword", text(k), make.expr(v)) for k, v in value.keywords.items()]
         name = make.let(("call", make.names.bind(functools.partial), *given, *named))
@@ -476,7 +476,7 @@ class GetterKind(FixedKind):
             found = tuple(functools.reduce(s.getattr, name.split("."), obj) for name in given)
         return found[0] if len(given) == 1 else found
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         if make.is_fixed(value):
             return super().rebuild(make, value)
         new, given = value.__reduce__()
@@ -548,7 +548,7 @@ class EnumKind(ObjectKind):
 
     constant = True
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         return make.names.bind(value)
 
     def load(self, s: Session, real: Any, origin: Origin) -> Any:

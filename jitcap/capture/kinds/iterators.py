@@ -15,10 +15,10 @@ from typing import Any, Final, cast
 from jitcap.base.breaks import Break
 from jitcap.base.origin import Origin
 from jitcap.base.terms import Term, method, text
+from jitcap.capture.epilogue_writes import Emitter
 from jitcap.capture.interpret import Generator
 from jitcap.capture.kinds.base import Args, Kwargs, Session, kind_of, of
 from jitcap.capture.kinds.constants import OPAQUE, NativeKind
-from jitcap.capture.replay import Maker
 
 _EMPTY: Final[tuple[Any, ...]] = ([], (), range(0), {}, {}.values(), {}.items(), "")
 # Not that of a set: it knows no place in another set, which may have another order.
@@ -37,7 +37,7 @@ class IteratorKind(NativeKind):
     def load(self, s: Session, real: Any, origin: Origin) -> Any:
         return OPAQUE.load(s, real, origin)
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         """Iterator in its present state."""
         if not isinstance(value, _RESUMABLE):
             return super().rebuild(make, value)
@@ -63,7 +63,7 @@ _ENTRIES: Final[dict[type, Callable[[Any], Any]]] = {
 }  # fmt: skip
 
 
-def _of_entries(make: Maker, value: Any, table: dict[Any, Any] | None) -> str:
+def _of_entries(make: Emitter, value: Any, table: dict[Any, Any] | None) -> str:
     """Iterator of the same dictionary, which may get other keys: then its next step raises."""
     if table is None:
         return make.call(iter, ())
@@ -97,7 +97,7 @@ class GeneratorKind(NativeKind):
     def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
         setattr(_A_GENERATOR, name, value)  # has no such attribute, or none that can be set
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         """One that has not begun is what its function gives."""
         if value.started or value.frame is None or type(value.frame.function) is not FunctionType:
             raise Break("generator", "a generator that has begun inside is returned or stored")
@@ -145,7 +145,7 @@ class Iteration(InterpretedIterator):
     """One whose values native code looks at: they are lent."""
 
     def __next__(self) -> Any:
-        return self._session.lend(super().__next__())
+        return self._session.wrap(super().__next__())
 
 
 class ReversedIterator(Unshown):

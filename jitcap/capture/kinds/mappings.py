@@ -14,6 +14,17 @@ from eager.base.dataclass import dataclass
 from jitcap.base.breaks import Break
 from jitcap.base.origin import Attribute, Item, ItemBy, Keys, Origin, entry_of
 from jitcap.base.terms import Row, text
+from jitcap.capture.epilogue_writes import (
+    APPLY,
+    CLEAR,
+    DROP,
+    ITEM,
+    PUT,
+    Effect,
+    Emitter,
+    attributes,
+)
+from jitcap.capture.inputs import Shadow
 from jitcap.capture.kinds.base import (
     MISSING,
     UNLOADED,
@@ -22,11 +33,9 @@ from jitcap.capture.kinds.base import (
     Session,
     of,
 )
-from jitcap.capture.kinds.numbered import MANY, Numbered, find, may_stand
-from jitcap.capture.kinds.refusing import refuse_identity
+from jitcap.capture.kinds.poison import refuse_identity
 from jitcap.capture.kinds.sequences import MeasuredKind
-from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import APPLY, CLEAR, DROP, ITEM, PUT, Effect, Maker, attributes
+from jitcap.capture.kinds.symbolic_keys import MANY, SymKey, find, may_stand
 from jitcap.guards.guard import Absent, AbsentBy, KeysAre, Length, TypeIs
 
 # Methods that look at one key only.
@@ -44,7 +53,7 @@ class DictShadow(Shadow):
         self.base: dict[Any, Any] = {}  # what was loaded, by key
         self.known: set[Any] = set()  # keys of which the twin tells the truth
         self.unasked: set[Any] = set()  # of these, set by the program before anybody looked
-        self.numbered: list[Numbered] = []  # of these, run-time numbers
+        self.numbered: list[SymKey] = []  # of these, run-time numbers
         self.whole = self.measured = False  # whether all was loaded, or the length was asked
         self.owner: type | None = None  # of an instance dictionary: the class of the instance
         # The class whose methods keep the twin consistent, whatever a subclass overrides.
@@ -71,7 +80,7 @@ class DictShadow(Shadow):
             if len(ints) + len(self.numbered) == len(others) <= MANY:
                 found = find(s, key, [*sorted(ints), *self.numbered])
                 if found is None:
-                    self.numbered.append(found := Numbered(key))
+                    self.numbered.append(found := SymKey(key))
                 return found
         key = s.known(key)
         if type(key) is int:
@@ -119,7 +128,7 @@ class DictShadow(Shadow):
         self.known.add(key)
         real_key, origin = key, None
         if not named:
-            real_key, origin = key.place() if type(key) is Numbered else s.outside.key_of(key)
+            real_key, origin = key.place() if type(key) is SymKey else s.outside.key_of(key)
         value = dict.get(self.real, real_key, MISSING)
         if value is MISSING:
             by = self.way("__contains__", dict.__contains__)
@@ -242,10 +251,10 @@ class DictShadow(Shadow):
 
     def lost(self) -> Iterable[Any]:
         keys = (*self.removed(), *self.stored())
-        plain = (k.value if type(k) is Numbered else k for k in keys)
+        plain = (k.value if type(k) is SymKey else k for k in keys)
         return [dict.get(self.real, k) for k in plain if type(k) in (int, str)]
 
-    def replay(self, make: Maker) -> list[Effect]:
+    def replay(self, make: Emitter) -> list[Effect]:
         if self.real is vars(builtins):
             raise Break("builtins", "a builtin is replaced")
         write, kind = partial(self.write, make), self.kind
@@ -261,7 +270,7 @@ class DictShadow(Shadow):
             effects.append(write(form, key, value, put, name=_constant(k), at=k))
         return effects
 
-    def _refill(self, make: Maker, write: Any) -> list[Effect]:
+    def _refill(self, make: Emitter, write: Any) -> list[Effect]:
         """Cleared, then filled in the new order, by no method of a subclass: `OrderedDict.update`
         asks `__setitem__`."""
         kind = self.kind
@@ -282,7 +291,7 @@ class DictShadow(Shadow):
         if self._is_as_loaded():
             return set()
         return {
-            (ItemBy(self.origin, k.origin) if type(k) is Numbered else Item(self.origin, k)).show()
+            (ItemBy(self.origin, k.origin) if type(k) is SymKey else Item(self.origin, k)).show()
             for k in self.stored()
             if type(self.base.get(k)) is int and type(dict.__getitem__(self.twin, k)) is int
         }
@@ -373,7 +382,7 @@ def _known(s: Session, mapping: Any, key: Any, *, drops: bool = False) -> Any:
 class DictKind(MeasuredKind):
     """`dict`, `OrderedDict`, `defaultdict`, and what subclasses of them inherit."""
 
-    def filling(self, make: Maker, name: str, value: Any) -> list[Row]:
+    def filling(self, make: Emitter, name: str, value: Any) -> list[Row]:
         ordered = isinstance(value, collections.OrderedDict)
         kind: Any = collections.OrderedDict if ordered else dict
         put = make.names.bind(kind.__setitem__)

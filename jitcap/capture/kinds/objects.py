@@ -21,6 +21,8 @@ from jitcap.base.call_policy import is_native, is_native_class, is_python_class,
 from jitcap.base.equality import base_of
 from jitcap.base.origin import Attribute, DictOf, Fixed, IsUnset, Origin, Slot, is_unset
 from jitcap.base.terms import Row, Term, text
+from jitcap.capture.epilogue_writes import DROP, DROP_ITEM, ITEM, PUT, Effect, Emitter, attributes
+from jitcap.capture.inputs import Shadow
 from jitcap.capture.kinds.base import (
     HANDLERS,
     MISSING,
@@ -45,8 +47,6 @@ from jitcap.capture.kinds.constants import OPAQUE, FixedKind
 from jitcap.capture.kinds.iterators import by_index
 from jitcap.capture.kinds.mappings import DictShadow, touch
 from jitcap.capture.kinds.sequences import ContainerKind, ListShadow, guard_limit
-from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import DROP, DROP_ITEM, ITEM, PUT, Effect, Maker, attributes
 from jitcap.guards.guard import Equals, Is, Length, Same, TypeIs
 
 _VALUES: Final = (int, float, complex, str, bytes)
@@ -123,7 +123,7 @@ class ObjectShadow(Shadow):
         written = [slots[name] for name, _ in self.written_slots()]
         return [d.__get__(self.real) for d in written if not is_unset(d, self.real)]
 
-    def replay(self, make: Maker) -> list[Effect]:
+    def replay(self, make: Emitter) -> list[Effect]:
         effects = []
         put, drop = make.names.bind(object.__setattr__), make.names.bind(object.__delattr__)
         for slot, value in self.written_slots():
@@ -379,14 +379,14 @@ class ObjectKind(MutableKind):
             return s.reentry(value)
         return super().to_native(s, value)
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         if isinstance(value, tuple):
             name = self.base.rebuild(make, value)
             make.rows += self._own(make, name, value)
             return name
         return make.mutable(self, value)
 
-    def empty(self, make: Maker, value: Any) -> Term:
+    def empty(self, make: Emitter, value: Any) -> Term:
         cls = type(value)
         if isinstance(value, BaseException) and isinstance(self.base, MutableKind):
             return self.base.empty(make, value)
@@ -400,11 +400,11 @@ class ObjectKind(MutableKind):
             return ("call", make.names.bind(_empty_deque), make.names.bind(cls), limit)
         return ("new", *made) if base in _BASES else Kind.rebuild(self, make, value)
 
-    def filling(self, make: Maker, name: str, value: Any) -> list[Row]:
+    def filling(self, make: Emitter, name: str, value: Any) -> list[Row]:
         rows = self.base.filling(make, name, value) if isinstance(self.base, MutableKind) else []
         return rows + self._own(make, name, value)
 
-    def _own(self, make: Maker, name: str, value: Any) -> list[Row]:
+    def _own(self, make: Emitter, name: str, value: Any) -> list[Row]:
         """The attributes and the slots of an instance, whatever its base."""
         rows = [] if isinstance(value, BaseException) else attributes(make, name, value)  # it has
         put = make.names.bind(object.__setattr__)

@@ -15,18 +15,18 @@ import numpy as np
 from eager.core.op import Op
 from eager.core.tensor import Tensor
 from jitcap.base.call_policy import HOST_MODULES, answers_for_itself, is_python_class
-from jitcap.capture.kinds import caches, counted, sets  # noqa: F401 - they fill KINDS, as the others do
+from jitcap.capture.kinds import caches, sets, symbolic_sequences  # noqa: F401 - they fill KINDS, as the others do
 from jitcap.capture.kinds.base import KINDS, RULES, Kind, kind_of_class
 from jitcap.capture.kinds.classes import ClassKind
 from jitcap.capture.kinds.constants import MADE, OPAQUE, ExceptionKind, FileKind, ForeignKind
 from jitcap.capture.kinds.functions import CustomKind, EnumKind, HostKind, JittedKind, LoaderKind
 from jitcap.capture.kinds.iterators import IteratorKind
-from jitcap.capture.kinds.lent import Lent
+from jitcap.capture.kinds.native_proxies import NativeProxy
 from jitcap.capture.kinds.objects import NamespaceKind, ObjectKind
 from jitcap.capture.kinds.tensors import TensorKind
 
 _BY_BASE: Final[tuple[tuple[Any, Kind], ...]] = (
-    (Lent, OPAQUE),
+    (NativeProxy, OPAQUE),
     (Tensor, TensorKind()),
     (Op, KINDS[types.CodeType]),  # a record of the library
     (type, ClassKind()),

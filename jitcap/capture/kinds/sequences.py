@@ -12,6 +12,8 @@ from eager.device import Size
 from jitcap.base.breaks import Break
 from jitcap.base.origin import Attribute, Computed, Item, ItemBy, Origin, result_of
 from jitcap.base.terms import Row, Term, method, text
+from jitcap.capture.epilogue_writes import APPLY, CLEAR, EXTEND, ITEM, PUT, Effect, Emitter
+from jitcap.capture.inputs import Shadow
 from jitcap.capture.kinds.base import (
     DEPTH,
     UNLOADED,
@@ -24,9 +26,7 @@ from jitcap.capture.kinds.base import (
     parts_of,
 )
 from jitcap.capture.kinds.constants import NativeKind
-from jitcap.capture.kinds.numbered import MANY, Numbered, find, may_stand
-from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import APPLY, CLEAR, EXTEND, ITEM, PUT, Effect, Maker
+from jitcap.capture.kinds.symbolic_keys import MANY, SymKey, find, may_stand
 from jitcap.capture.sizes import counted, growing
 from jitcap.guards.guard import Equals, Length, TypeIs
 
@@ -97,7 +97,7 @@ class SequenceKind(ContainerKind):
         if kind_of(item).contains_values:
             s.settle(item)
         if s.lends(obj) or s.lends(item):
-            return s.natively(operator.contains, (obj, item))
+            return s.call_native(operator.contains, (obj, item))
         if kind_of(item).python:  # told apart by identity
             return any(s.same(v, item) or s.truth(s.compare("==", v, item)) for v in obj)
         s.tells_apart((obj, item), equals=True)
@@ -128,7 +128,7 @@ class TupleKind(SequenceKind):
     def length(self, s: Session, obj: tuple[Any, ...]) -> int:
         return len(obj)
 
-    def rebuild(self, make: Maker, value: tuple[Any, ...]) -> Term:
+    def rebuild(self, make: Emitter, value: tuple[Any, ...]) -> Term:
         cls, parts = type(value), tuple.__getitem__(value, slice(None))
         plain = all(type(v) in (int, str, bool, type(None)) for v in parts)
         if plain and not hasattr(value, "__dict__"):
@@ -155,7 +155,7 @@ class ListShadow(Shadow):
         self.whole = not self.base
         self.measured = False
         self.length: Any = None  # as a run-time number
-        self.numbered: dict[Numbered, list[Any]] = {}  # elements by such a number: read, and now
+        self.numbered: dict[SymKey, list[Any]] = {}  # elements by such a number: read, and now
 
     def count(self) -> int:
         return int(self.kind.__len__(self.twin))
@@ -187,7 +187,7 @@ class ListShadow(Shadow):
             self.measure(s)
         found = find(s, key, [*places, *self.numbered])
         if found is None:
-            found = Numbered(key)
+            found = SymKey(key)
             value = s.outside.load(list.__getitem__(self.real, found.value), self._at(found))
             self.numbered[found] = [value, value]
         return found
@@ -196,12 +196,12 @@ class ListShadow(Shadow):
         inside = 0 <= key.leaf.value < len(self.base) == self.count()
         return inside and not self.whole and self.kind is list
 
-    def _at(self, made: Numbered) -> Origin:
+    def _at(self, made: SymKey) -> Origin:
         return ItemBy(self.origin, made.origin, list.__getitem__ if self.has_ways else None)
 
     def put(self, s: Session, key: Any, value: Any) -> bool:
         """Set one element of a list, where that asks for no other."""
-        if type(key) is Numbered:
+        if type(key) is SymKey:
             self.numbered[key][1] = value
         elif type(key) is int and self.kind is list:
             self.touch(s, key)
@@ -318,7 +318,7 @@ class ListShadow(Shadow):
         pairs = zip(self.kind.__iter__(self.real), self.base, strict=True)
         yield from (real for real, twin in pairs if id(twin) not in kept)
 
-    def replay(self, make: Maker) -> list[Effect]:
+    def replay(self, make: Emitter) -> list[Effect]:
         items, base = self.items(), self.base
         bind, plain = make.names.bind, type(self.real) is self.kind
         write = partial(self.write, make)
@@ -361,13 +361,13 @@ class ListShadow(Shadow):
 class ListKind(SequenceKind, MeasuredKind):
     """A list, or a deque."""
 
-    def empty(self, make: Maker, value: Any) -> Term:
+    def empty(self, make: Emitter, value: Any) -> Term:
         limit = []
         if isinstance(value, collections.deque):
             limit = [("keyword", text("maxlen"), make.expr(value.maxlen))]
         return ("call", make.names.bind(type(value)), *limit)
 
-    def filling(self, make: Maker, name: str, value: Any) -> list[Row]:
+    def filling(self, make: Emitter, name: str, value: Any) -> list[Row]:
         kind = list if isinstance(value, list) else collections.deque
         extend = make.names.bind(kind.extend)
         parts = list(parts_of(value))  # whatever a subclass overrides
@@ -384,7 +384,7 @@ class ListKind(SequenceKind, MeasuredKind):
         shadow = s.outside.shadow(obj)
         if isinstance(shadow, ListShadow):
             key = shadow.key(s, key)
-            if type(key) is Numbered:
+            if type(key) is SymKey:
                 return shadow.numbered[key][1]
             if type(key) is int and isinstance(obj, list):
                 shadow.touch(s, key)
@@ -398,7 +398,7 @@ class ListKind(SequenceKind, MeasuredKind):
             return
         self.complete(s, obj)
         if s.lends(key):
-            key = s.natively(_place, (key,))  # asked before the values are
+            key = s.call_native(_place, (key,))  # asked before the values are
         obj[key] = self._values(s, key, value) if type(key) is slice else value
 
     def _values(self, s: Session, key: slice, value: Any) -> list[Any]:

@@ -14,15 +14,15 @@ from jitcap.base.breaks import Break
 from jitcap.base.equality import comparable
 from jitcap.base.origin import Origin, result_of
 from jitcap.base.terms import Row, Term, method
+from jitcap.capture.epilogue_writes import Effect, Emitter
+from jitcap.capture.inputs import Shadow
 from jitcap.capture.kinds.base import (
     MutableKind,
     Session,
     of,
 )
-from jitcap.capture.kinds.refusing import refuse_identity
+from jitcap.capture.kinds.poison import refuse_identity
 from jitcap.capture.kinds.sequences import MOVING, ContainerKind
-from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import Effect, Maker
 from jitcap.guards.guard import Equals
 
 _NUMBERS: Final = (bool, int, float, complex)
@@ -66,7 +66,7 @@ class SetShadow(Shadow):
             [x for x in self.twin if (type(x), x) not in before],
         )
 
-    def replay(self, make: Maker) -> list[Effect]:
+    def replay(self, make: Emitter) -> list[Effect]:
         write = partial(self.write, make)
         gone, new = self._differences()
 
@@ -96,7 +96,7 @@ class FrozensetKind(ContainerKind):
         self.check(real, origin)
         return s.outside.constant(real, origin)
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         members = make.all(_as_added(make.session, value, value))
         return make.let(("frozenset", ("tuple", *members)))
 
@@ -143,10 +143,10 @@ class FrozensetKind(ContainerKind):
 class SetKind(FrozensetKind, MutableKind):
     """A set."""
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         return make.mutable(self, value)
 
-    def filling(self, make: Maker, name: str, value: Any) -> list[Row]:
+    def filling(self, make: Emitter, name: str, value: Any) -> list[Row]:
         members = make.all(_as_added(make.session, value, value))
         return [("do", method(name, "update", ("list", *members)))] if value else []
 

@@ -32,15 +32,15 @@ from jitcap.base.breaks import Break
 from jitcap.base.call_policy import is_native_class, shown
 from jitcap.base.origin import Attribute, Computed, DictOf, Item, ItemBy, Origin, result_of
 from jitcap.base.terms import Row, Term, attribute, field, method, text
+from jitcap.capture.epilogue_writes import ATTRIBUTE, OWN, USER_NAMES, Effect, Emitter
+from jitcap.capture.inputs import Shadow
 from jitcap.capture.kinds.base import KINDS, MISSING, Args, Kwargs, Session, defines, of
 from jitcap.capture.kinds.classes import bind, class_raw, is_data
 from jitcap.capture.kinds.constants import MADE, ConstantKind, NativeKind, Opaque, OpaqueKind
-from jitcap.capture.kinds.counted import rows_of_data, sized_iterator
-from jitcap.capture.kinds.numbered import may_stand
-from jitcap.capture.kinds.text import Deferred, for_numpy, promise
+from jitcap.capture.kinds.deferred import Deferred, defer, for_numpy
+from jitcap.capture.kinds.symbolic_keys import may_stand
+from jitcap.capture.kinds.symbolic_sequences import rows_of_data, sized_iterator
 from jitcap.capture.kinds.views import load_view
-from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import ATTRIBUTE, OWN, USER_NAMES, Effect, Maker
 from jitcap.capture.sizes import out
 from jitcap.graph.graph import INPUT
 from jitcap.guards.guard import Absent, Equals, TypeIs
@@ -135,7 +135,7 @@ class TensorShadow(Shadow):
         told = [(name, {*(now or ())}, was) for name, now, was in pairs if now or was]
         return {name: now for name, now, was in told if now != {*(was or ())}}
 
-    def replay(self, make: Maker) -> list[Effect]:
+    def replay(self, make: Emitter) -> list[Effect]:
         twin, effects = self.twin, []
 
         def put(name: str, value: Term, model: Row = ()) -> None:
@@ -230,7 +230,7 @@ class TensorKind(NativeKind):
                 setattr(twin, field, {key: s.reentry(hook) for key, hook in hooks.items()})
         return twin
 
-    def rebuild(self, make: Maker, value: Tensor) -> Term:
+    def rebuild(self, make: Emitter, value: Tensor) -> Term:
         return make.tensor(value)
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
@@ -297,17 +297,17 @@ class TensorKind(NativeKind):
         for loop in s.rolls:
             if (found := loop.item(obj, key)) is not MISSING:
                 return found
-        return s.natively(lambda place: obj[place], (_index(s, key),))
+        return s.call_native(lambda place: obj[place], (_index(s, key),))
 
     def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
         if any(loop.store(obj, key, value) for loop in s.rolls):
             return
         for loop in s.rolls:
             key = loop.place(key)
-        s.natively(lambda *given: operator.setitem(obj, *given), (_index(s, key), value))
+        s.call_native(lambda *given: operator.setitem(obj, *given), (_index(s, key), value))
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        return promise(s, fn, args, kwargs)
+        return defer(s, fn, args, kwargs)
 
     def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return s.native(fn, args, kwargs)
@@ -381,7 +381,7 @@ def _index(s: Session, key: Any) -> Any:
 class NumberKind(ConstantKind):
     """A number whose value is known only at run time: see `eager.core.sym`."""
 
-    def rebuild(self, make: Maker, value: SymNumber) -> Term:
+    def rebuild(self, make: Emitter, value: SymNumber) -> Term:
         return make.number(value)
 
     def type_of(self, value: SymNumber) -> type:
@@ -410,7 +410,7 @@ class NumberKind(ConstantKind):
         raise TypeError(f"{shown(obj.pytype)!r} object is not iterable")
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        return promise(s, fn, args, kwargs)
+        return defer(s, fn, args, kwargs)
 
 
 @of(float, np.float64)  # the second: what NumPy computes for a schedule
@@ -423,7 +423,7 @@ class FloatKind(NativeKind):
         s.guard(TypeIs, origin, type(real))
         return s.number_input(real, origin)
 
-    def rebuild(self, make: Maker, value: float) -> Term:
+    def rebuild(self, make: Emitter, value: float) -> Term:
         return make.names.bind(value) if type(value) is float else MADE.rebuild(make, value)
 
 
@@ -551,7 +551,7 @@ class MadeArrayKind(NativeKind):
         self.settle(s, owner, 0)
         return s.foreign(owner, fn, args, kwargs)
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         """Another array with the same values at each call, a part of one as a part of that."""
         base = value.base
         while type(base) is np.ndarray and base.base is not None:

@@ -7,9 +7,9 @@ from typing import Any
 from eager.core.tensor import Tensor, ViewOf, wrap
 from jitcap.base.breaks import Break
 from jitcap.base.origin import Attribute, Origin
+from jitcap.capture.epilogue_writes import Effect, Emitter
+from jitcap.capture.inputs import Shadow
 from jitcap.capture.kinds.base import Session
-from jitcap.capture.outside import Shadow
-from jitcap.capture.replay import Effect, Maker
 from jitcap.guards.tensor_guard import TensorLike, ViewOfBase
 
 
@@ -33,7 +33,7 @@ class ViewShadow(Shadow):
         same = plain and twin._array is self.array
         return () if same else (id(twin._array), id(twin._node))
 
-    def replay(self, make: Maker) -> list[Effect]:
+    def replay(self, make: Emitter) -> list[Effect]:
         raise Break("effect", f"{self.origin.show()}, a view of another input, is changed")
 
 

@@ -32,6 +32,7 @@ from eager.core.traced import Traced
 from jitcap.base.equality import identity
 from jitcap.base.modes import Modes
 from jitcap.capture import numbers
+from jitcap.capture.inputs import Shadow
 from jitcap.capture.kinds.base import parts_of
 from jitcap.capture.kinds.cells import is_empty
 from jitcap.capture.kinds.mappings import DictShadow, Entries
@@ -39,7 +40,6 @@ from jitcap.capture.kinds.objects import ObjectShadow
 from jitcap.capture.kinds.tensors import TensorShadow, has_own_names
 from jitcap.capture.memo.call_copies import APART, Given, Recorded, handle_of, rest_of
 from jitcap.capture.memo.templates import state_of
-from jitcap.capture.outside import Shadow
 from jitcap.graph.graph import Node
 from jitcap.guards.guard import Equals, Holds
 

@@ -12,7 +12,7 @@ from eager.core.sym import SymNumber
 from jitcap.base.breaks import Break
 from jitcap.capture.kinds.base import HOLDING, KINDS, Kind, kind_of_class
 from jitcap.capture.kinds.constants import OPAQUE, ConstantKind, Opaque
-from jitcap.capture.kinds.refusing import Refusing
+from jitcap.capture.kinds.poison import Poison
 
 CAPTURE = Path(jitcap.capture.__file__).parent
 
@@ -76,7 +76,7 @@ def test_a_kind_refuses_what_it_does_not_define():
         for kind in (Kind(), OPAQUE):
             with pytest.raises(Break):
                 getattr(kind, name)(None, Opaque(object), *rest)
-    assert issubclass(Opaque, Refusing)
+    assert issubclass(Opaque, Poison)
 
 
 def test_plain_values_are_handed_on_as_they_are():

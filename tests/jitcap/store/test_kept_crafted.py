@@ -442,7 +442,7 @@ WRITERS = (
     "builtins.print", "builtins.iter", "builtins.dict", "time.sleep", "random.uniform",
     "builtins.object.__setattr__", "builtins.object.__delattr__", "builtins.dict.__setitem__",
     "builtins.dict.clear", "builtins.dict.update", "builtins.list.append", "types.FunctionType",
-    "eager.core.tensor.wrap", "eager.core.dispatch.apply", "jitcap.capture.located.warn_above",
+    "eager.core.tensor.wrap", "eager.core.dispatch.apply", "jitcap.capture.tracebacks.warn_above",
 )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ CALLS = (
     ("builtins", "object.__setattr__", ["t998", "t998", "t998"]),
     ("builtins", "print", [1, ["keyword", "'file", OBJECT]]),
     ("collections", "defaultdict", [["tuple", OBJECT]]), ("collections", "defaultdict", ["t998"]),
-    ("jitcap.capture.builtins.chance", "run_once", [OBJECT, ["list"], ["tuple"], 1]),
+    ("jitcap.capture.builtins.host_rng", "run_once", [OBJECT, ["list"], ["tuple"], 1]),
     ("jitcap.capture.kinds.constants", "_again", [OBJECT]),
     ("eager.core.dispatch", "apply", [OBJECT, 1]),
     ("jitcap.autodiff.double_backward", "view", [1, ["tuple", ["tuple", OBJECT, ["dict"]]], "True"]),

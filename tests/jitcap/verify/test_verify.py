@@ -13,7 +13,7 @@ from eager.core.op import REGISTRY
 from jitcap import VerifyError, jit
 from jitcap.base.terms import method
 from jitcap.capture import effects as effects_module
-from jitcap.capture import rebuild, result
+from jitcap.capture import epilogue_values, result
 from jitcap.compile import compile_graph, optimise
 from jitcap.graph.graph import Node, rewrite
 from jitcap.guards.guard import Equals, Guards
@@ -217,13 +217,13 @@ def same_object(x):
 
 
 def test_an_alias_that_is_a_copy(monkeypatch):
-    original = rebuild.Rebuilder.expr
+    original = epilogue_values.ValueEmitter.expr
 
     def copied(self, value):
         term = original(self, value)
         return method(term, "clone") if isinstance(value, eager.Tensor) else term
 
-    monkeypatch.setattr(rebuild.Rebuilder, "expr", copied)
+    monkeypatch.setattr(epilogue_values.ValueEmitter, "expr", copied)
     error = found(same_object, eager.ones(3))
     assert "the returned value: a new object in the compiled version, x in Python" in error.what
     assert "same_object at" in error.where
@@ -234,24 +234,24 @@ def transposed(x):
 
 
 def test_a_view_with_wrong_strides(monkeypatch):
-    original = rebuild.view
+    original = epilogue_values.view
 
     def contiguous(base, chain, record):
         return original(base, chain, record).contiguous()
 
-    monkeypatch.setattr(rebuild, "view", contiguous)
+    monkeypatch.setattr(epilogue_values, "view", contiguous)
     error = found(transposed, eager.ones(2, 3))
     assert "strides (8, 4) in the compiled version, (4, 12) in Python" in error.what
     assert "transposed at" in error.where
 
 
 def test_a_wrong_dtype(monkeypatch):
-    original = rebuild.Rebuilder._base
+    original = epilogue_values.ValueEmitter._base
 
     def doubled(self, storage, cls):
         return self.let(method(original(self, storage, cls), "double"))
 
-    monkeypatch.setattr(rebuild.Rebuilder, "_base", doubled)
+    monkeypatch.setattr(epilogue_values.ValueEmitter, "_base", doubled)
     error = found(lambda x: x * 2, eager.ones(3))
     assert "dtype float64 in the compiled version, float32 in Python" in error.what
     assert "test_verify.py" in error.where

@@ -24,6 +24,7 @@ from eager.sizes.aval import same
 from eager.sizes.symint import SymInt, hint, known_eq, known_lt, of_data
 from jitcap.base.breaks import Again
 from jitcap.base.terms import Term, method
+from jitcap.capture.epilogue_writes import Emitter
 from jitcap.capture.kinds.base import (
     HANDLERS,
     KINDS,
@@ -35,8 +36,7 @@ from jitcap.capture.kinds.base import (
     of,
 )
 from jitcap.capture.kinds.constants import NativeKind
-from jitcap.capture.kinds.refusing import Refusing
-from jitcap.capture.replay import Maker
+from jitcap.capture.kinds.poison import Poison
 from jitcap.capture.sizes import out
 
 # ---- ranges
@@ -56,7 +56,7 @@ def range_of(s: Session, args: tuple[Any, ...]) -> Any:
         return None
     distance = stop - first if step > 0 else first - stop
     length = (distance + (abs(step) - 1)) // abs(step)
-    return None if type(length) is int else SizedRange(s, args, first, step, length)
+    return None if type(length) is int else SymRange(s, args, first, step, length)
 
 
 def _of_real(fn: Callable[..., Any]) -> Any:
@@ -64,7 +64,7 @@ def _of_real(fn: Callable[..., Any]) -> Any:
     return lambda numbers, *args: fn(numbers.real(), *args)
 
 
-class SizedRange:
+class SymRange:
     """A range: its first number, and how many there are if any. Native code finds a real one, of
     the numbers at hand."""
 
@@ -87,7 +87,7 @@ class SizedRange:
         return bool(self.length > 0)  # type: ignore[operator]
 
     def __eq__(self, other: object) -> bool:
-        return self.real() == (other.real() if type(other) is SizedRange else other)
+        return self.real() == (other.real() if type(other) is SymRange else other)
 
     __len__, __iter__, __reversed__ = _of_real(len), _of_real(iter), _of_real(reversed)
     __hash__ = _of_real(hash)
@@ -100,7 +100,7 @@ class SizedIterator(Iterator[Any]):
     numbers. `fixed`: Python's, once it had to be."""
 
     def __init__(
-        self, numbers: SizedRange, *, backwards: bool = False, rows: Tensor | None = None
+        self, numbers: SymRange, *, backwards: bool = False, rows: Tensor | None = None
     ) -> None:
         self.numbers = numbers
         self.backwards = backwards
@@ -166,18 +166,18 @@ def sized_iterator(s: Session, value: Any) -> SizedIterator | None:
     """Iterator over a range, a tensor, or what a loop appended, if its length is a symbol."""
     if type(value) is SizedIterator and value.fixed is None:
         return value
-    if type(value) is SizedRange:
+    if type(value) is SymRange:
         return SizedIterator(value)
-    if type(value) is Rows and value.is_piece:
+    if type(value) is StackedList and value.is_piece:
         value = value.whole()
-    if type(value) is Unbound and value._real is None:
+    if type(value) is LazyUnbind and value._real is None:
         value = value.whole
     if type(value) is not Tensor or not s.sizes.symbols or not value.ndim:
         return None
     length = value._array.shape[0]
     if type(length) is not SymInt or of_data(length):
         return None
-    return SizedIterator(SizedRange(s, (out(length),), 0, 1, length), rows=value)
+    return SizedIterator(SymRange(s, (out(length),), 0, 1, length), rows=value)
 
 
 def rows_of_data(s: Session, value: Tensor) -> SizedIterator | None:
@@ -190,7 +190,7 @@ def rows_of_data(s: Session, value: Tensor) -> SizedIterator | None:
         return None
     if (frame.code, "for", frame.pc) in s.outside.assumed.sites:
         return None
-    return SizedIterator(SizedRange(s, (out(length),), 0, 1, length), rows=value)
+    return SizedIterator(SymRange(s, (out(length),), 0, 1, length), rows=value)
 
 
 @handles(enumerate)
@@ -211,7 +211,7 @@ def _zip(s: Session, /, *args: Any, **kwargs: Any) -> Any:
     return zip(*found, strict=False)
 
 
-@of(SizedRange)
+@of(SymRange)
 class SizedRangeKind(NativeKind):
     """Nearly all that is done with a range needs its numbers."""
 
@@ -232,7 +232,7 @@ class SizedRangeKind(NativeKind):
     def iter(self, s: Session, obj: Any) -> Any:
         return SizedIterator(obj)
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         """Range of the numbers of each call: data may decide them, which nobody knows here."""
         return make.call(range, *value.args)
 
@@ -250,7 +250,7 @@ class SizedIteratorKind(NativeKind):
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         return getattr(obj if name in ("__iter__", "__next__") else obj.fix(), name)
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         rows = value.rows
         whole = value.numbers if rows is None else rows
         known = rows is not None and (not of_data(value.numbers.length) or rows.requires_grad)
@@ -263,7 +263,7 @@ class SizedIteratorKind(NativeKind):
         return kind_of(real).rebuild(make, real)
 
 
-class Unbound:
+class LazyUnbind:
     """`x.unbind()`: a tuple of rows, of which only a symbol knows how many. Native code finds a
     real one."""
 
@@ -292,11 +292,11 @@ _TENSOR: Final[Any] = Tensor
 @handles_each(eager.unbind, unbind, _TENSOR.unbind)
 def _unbind(s: Session, fn: Any, /, input: Any, dim: Any = 0) -> Any:
     if type(dim) is int and dim == 0 and sized_iterator(s, input) is not None:
-        return Unbound(input)
+        return LazyUnbind(input)
     return kind_of(unbind).call(s, unbind, (input, dim), {})
 
 
-@of(Unbound)
+@of(LazyUnbind)
 class UnboundKind(NativeKind):
     """Rows that are gone through; all else needs them one by one."""
 
@@ -318,14 +318,14 @@ class UnboundKind(NativeKind):
     def iter(self, s: Session, obj: Any) -> Any:
         return sized_iterator(s, obj) or iter(obj.real())
 
-    def rebuild(self, make: Maker, value: Any) -> Term:
+    def rebuild(self, make: Emitter, value: Any) -> Term:
         return KINDS[tuple].rebuild(make, value.real())
 
 
 # ---- lists
 
 
-class Piece:
+class StackedChunk:
     """Tensors that a loop appended, one in each step: stacked along a first dimension, and the
     objects of the first and of the last step. It is valid as long as nobody writes to them."""
 
@@ -339,11 +339,11 @@ class Piece:
     def is_written(self) -> bool:
         return any(memory.generation != before for memory, before in self.memory)
 
-    def reversed(self) -> Piece:
-        return Piece(flip(self.whole, 0), self.last, self.first)
+    def reversed(self) -> StackedChunk:
+        return StackedChunk(flip(self.whole, 0), self.last, self.first)
 
 
-class Rows(Refusing):
+class StackedList(Poison):
     """A list of tensors and `Piece`s. `site`: the loop that is to be left as it stands if somebody
     wants more than the whole."""
 
@@ -359,12 +359,12 @@ class Rows(Refusing):
     def reverse(self) -> None:
         self.parts = self.turned().parts
 
-    def turned(self) -> Rows:
+    def turned(self) -> StackedList:
         """Another list, the other way round."""
         self._look()
         turned = reversed(self.parts)
-        parts = tuple(p.reversed() if type(p) is Piece else p for p in turned)
-        return Rows(self.site, parts)
+        parts = tuple(p.reversed() if type(p) is StackedChunk else p for p in turned)
+        return StackedList(self.site, parts)
 
     def at(self, index: int) -> Tensor:
         """An element that can be told from the ends. (A loop has a step.)"""
@@ -372,28 +372,28 @@ class Rows(Refusing):
         parts = self.parts if index >= 0 else self.parts[::-1]
         place = index if index >= 0 else -1 - index
         for i, part in enumerate(parts):
-            if type(part) is Piece and i == place:
+            if type(part) is StackedChunk and i == place:
                 end = part.first if index >= 0 else part.last
                 return end()
             if i == place:
                 found: Tensor = part
                 return found
-            if type(part) is Piece:
+            if type(part) is StackedChunk:
                 break
         raise Again(self.site)
 
     def length(self) -> Any:
-        return sum(p.whole.shape[0] if type(p) is Piece else 1 for p in self.parts)
+        return sum(p.whole.shape[0] if type(p) is StackedChunk else 1 for p in self.parts)
 
     def _look(self) -> None:
         """Somebody looks at elements, which may have been written to one by one."""
-        if any(type(p) is Piece and p.is_written() for p in self.parts):
+        if any(type(p) is StackedChunk and p.is_written() for p in self.parts):
             raise Again(self.site)
 
     @property
     def is_piece(self) -> bool:
         """True if the only part is a `Piece`."""
-        return len(self.parts) == 1 and type(self.parts[0]) is Piece
+        return len(self.parts) == 1 and type(self.parts[0]) is StackedChunk
 
     def whole(self) -> Tensor:
         """The tensor that the pieces are of."""
@@ -403,21 +403,23 @@ class Rows(Refusing):
 
     def stacked(self, dim: int) -> Tensor:
         self._look()
-        shapes = [p.whole.shape[1:] if type(p) is Piece else p.shape for p in self.parts]
+        shapes = [p.whole.shape[1:] if type(p) is StackedChunk else p.shape for p in self.parts]
         if not all(same(shape, shapes[0]) for shape in shapes):
             raise Again(self.site)
-        wholes = [p.whole if type(p) is Piece else p.unsqueeze(0) for p in self.parts]
+        wholes = [p.whole if type(p) is StackedChunk else p.unsqueeze(0) for p in self.parts]
         whole = wholes[0] if len(wholes) == 1 else cat(wholes)
         return movedim(whole, 0, norm_dim(dim, len(shapes[0]) + 1, "stack"))
 
     def joined(self, dim: int) -> Tensor:
         self._look()
         first = self.parts[0]
-        rank = first.whole.ndim - 1 if type(first) is Piece else first.ndim
+        rank = first.whole.ndim - 1 if type(first) is StackedChunk else first.ndim
         d = norm_dim(dim, rank, "cat") if rank else 0
         if not rank:
             raise Again(self.site)
-        return cat([_side_by_side(p.whole, d) if type(p) is Piece else p for p in self.parts], d)
+        return cat(
+            [_side_by_side(p.whole, d) if type(p) is StackedChunk else p for p in self.parts], d
+        )
 
     def refusal(self) -> BaseException:
         return Again(self.site)
@@ -434,12 +436,12 @@ def _side_by_side(whole: Tensor, dim: int) -> Tensor:
     return moved.reshape((*shape[:dim], size, *shape[dim + 2 :]))
 
 
-@of(Rows)
+@of(StackedList)
 class RowsKind(Kind):
     """A list that can be added to, turned, and made a tensor."""
 
     def _again(self, *given: Any) -> Any:
-        raise Again(next(rows.site for rows in given if type(rows) is Rows))
+        raise Again(next(rows.site for rows in given if type(rows) is StackedList))
 
     refuse = load = to_native = see = rebuild = _again  # type: ignore[assignment]
 
@@ -472,5 +474,5 @@ class RowsKind(Kind):
         return True
 
 
-for _method in (Rows.append, Rows.reverse):
+for _method in (StackedList.append, StackedList.reverse):
     HANDLERS[_method] = lambda s, *args, _method=_method: _method(*args)

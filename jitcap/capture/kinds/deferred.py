@@ -31,6 +31,7 @@ from eager.ops.conversion import to
 from jitcap.base.breaks import Break
 from jitcap.base.terms import Term
 from jitcap.capture import numbers
+from jitcap.capture.epilogue_writes import Emitter
 from jitcap.capture.kinds.base import (
     DEPTH,
     MISSING,
@@ -43,11 +44,10 @@ from jitcap.capture.kinds.base import (
     of,
     parts_of,
 )
-from jitcap.capture.kinds.refusing import Refusing
-from jitcap.capture.replay import Maker
+from jitcap.capture.kinds.poison import Poison
 
 
-class Deferred(Refusing):
+class Deferred(Poison):
     """`fn(*args, **kwargs)` of what these are now, a new `cls`, to be made when the run-time values
     are there. An array shares the memory of its tensor: it shows later writes."""
 
@@ -86,7 +86,7 @@ _PROMISED: Final[dict[type, Any]] = {  # the same of what is made of them
 _ARRAY: Final = np.zeros(1)
 
 
-def promise(s: Session, fn: Callable[..., Any], args: Args, kwargs: Kwargs | None = None) -> Any:
+def defer(s: Session, fn: Callable[..., Any], args: Args, kwargs: Kwargs | None = None) -> Any:
     """Text to be made later, if that cannot raise: it is tried with other numbers. If it can, it is
     made now, of the values themselves, since the program may handle what it raises."""
     kwargs = kwargs or {}
@@ -202,7 +202,7 @@ def of_date(method: Any, value: Deferred, *args: Any, **kwargs: Any) -> Any:
 def _of_date(s: Session, method: Any, value: Deferred, /, *args: Any, **kwargs: Any) -> Any:
     cls = _OF_DATES[value.cls, method.__name__]
     if cls is str:
-        return promise(s, method, (value, *args), kwargs)
+        return defer(s, method, (value, *args), kwargs)
     return Deferred(method, (value, *args), kwargs, cls)
 
 
@@ -234,9 +234,9 @@ class DeferredKind(Kind):
         self.refuse(obj, "an item")
 
     def text(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-        return promise(s, fn, args, kwargs)
+        return defer(s, fn, args, kwargs)
 
-    def rebuild(self, make: Maker, value: Deferred) -> Term:
+    def rebuild(self, make: Emitter, value: Deferred) -> Term:
         fn = make.expr(value.fn)
         given = make.all(value.args)
         for name, part in value.kwargs.items():
@@ -321,13 +321,13 @@ def written(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return text_of(s, fn, args, kwargs)
     if mentions_runtime(given):
         raise Break("data dependent", "text made of instances and run-time values")
-    return made_now(s, s.natively(fn, args, kwargs, text=True))
+    return made_now(s, s.call_native(fn, args, kwargs, text=True))
 
 
 def text_of(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     """`fn(*args)` of a value that is all there: now, or later if it mentions run-time values."""
     if mentions_runtime((*args, *kwargs.values())):
-        return promise(s, fn, args, kwargs)
+        return defer(s, fn, args, kwargs)
     try:
         text = fn(*args, **kwargs)
     except ValueError:

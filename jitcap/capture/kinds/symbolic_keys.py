@@ -13,14 +13,14 @@ from typing import Any, Final
 from eager.core.sym import SymNumber
 from jitcap.base.origin import Origin
 from jitcap.base.terms import Term
+from jitcap.capture.epilogue_writes import Emitter
 from jitcap.capture.kinds.base import Kind, Session, of
 from jitcap.capture.numbers import Outside
-from jitcap.capture.replay import Maker
 
 MANY: Final = 8  # keys are compared with as many others
 
 
-class Numbered:
+class SymKey:
     """A key that is this number, whatever it is at a call."""
 
     __slots__ = ("number",)
@@ -53,15 +53,15 @@ def may_stand(key: Any) -> bool:
 def find(s: Session, key: Any, others: Iterable[Any]) -> Any:
     """The other key that is equal to this one, under guards; None if none is."""
     for other in others:
-        number = other.number if type(other) is Numbered else other
+        number = other.number if type(other) is SymKey else other
         if s.truth(s.compare("==", key, number)):
             return other
     return None
 
 
-@of(Numbered)
+@of(SymKey)
 class NumberedKind(Kind):
     """Key that is a run-time number: it is seen where a write is replayed."""
 
-    def rebuild(self, make: Maker, value: Numbered) -> Term:
+    def rebuild(self, make: Emitter, value: SymKey) -> Term:
         return make.expr(value.number)

@@ -15,7 +15,7 @@ from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
 from jitcap.capture import numbers
 from jitcap.capture.interpret import Done, Frame
-from jitcap.capture.kinds import lent
+from jitcap.capture.kinds import native_proxies
 from jitcap.capture.kinds.base import Session, kind_of
 from jitcap.capture.kinds.iterators import Iteration
 
@@ -75,8 +75,10 @@ def _answer(
             return found
     if len(args) != 1:
         return s.native(builtin, args, kwargs)
-    named = lent.named(s, {k: kind_of(v).to_native(s, v) for k, v in kwargs.items()})
-    return s.natively(lambda: builtin(iter(values) if iterator is None else iterator, **named), ())
+    named = native_proxies.named(s, {k: kind_of(v).to_native(s, v) for k, v in kwargs.items()})
+    return s.call_native(
+        lambda: builtin(iter(values) if iterator is None else iterator, **named), ()
+    )
 
 
 def _fold(s: Any, frame: Frame, pc: int, op: str, best: Any, rest: Sequence[Any]) -> Given | Done:

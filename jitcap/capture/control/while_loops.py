@@ -36,22 +36,22 @@ from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
 from jitcap.base.modes import Modes
 from jitcap.capture import numbers
-from jitcap.capture.control.behind import NotRolled
-from jitcap.capture.control.changes import Before, Change
-from jitcap.capture.control.histories import Unsayable, writes_of_round
-from jitcap.capture.control.paths import (
+from jitcap.capture.control.cfg import (
     EXIT,
     While,
-    joined,
-    looks,
+    common_postdominator,
+    immediate_postdominator,
     loop_at,
-    meeting,
+    reads_frame,
 )
-from jitcap.capture.control.roll import HISTORY, TRIES, copied_frame, is_plain, is_step
-from jitcap.capture.control.round_end import AGAIN, RoundEnd
-from jitcap.capture.control.steps import Going
-from jitcap.capture.control.ties import Followed, memory_of
-from jitcap.capture.control.trees import (
+from jitcap.capture.control.checkpoint import Change, Checkpoint
+from jitcap.capture.control.for_loops import HISTORY, TRIES, copied_frame, is_plain, is_step
+from jitcap.capture.control.histories import Unsayable, writes_of_round
+from jitcap.capture.control.loop_exits import AGAIN, RoundEnd
+from jitcap.capture.control.loop_iterables import Going
+from jitcap.capture.control.loop_results import NotRolled
+from jitcap.capture.control.may_alias import Followed, memory_of
+from jitcap.capture.control.value_trees import (
     are_own,
     can_be_carried,
     can_follow,
@@ -83,7 +83,7 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
     stands behind it then. Else why not, if there is a loop, which nothing else ends."""
     code, index = frame.code, frame.pc - 1
     loop = loop_at(code, index)
-    if loop is None or looks(code) or not 1 <= len(loop.exits) <= EXITS:
+    if loop is None or reads_frame(code) or not 1 <= len(loop.exits) <= EXITS:
         return False
     if any(e.frame is frame and e.loop.head == loop.head for e in s.ties.regions):
         return False
@@ -94,13 +94,13 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
             return False
     end = RoundEnd(frame, loop, going)
     direct = [end.number(pc) for pc, _ in starts]
-    if index in loop.body and None in direct and meeting(code, index, loop) != EXIT:
+    if index in loop.body and None in direct and immediate_postdominator(code, index, loop) != EXIT:
         return False
     endless = index == loop.head or not loop.bounded
     if s.ties.failures.get((id(going or frame), index), (0,))[0] == FAILURES:
         is_open = control_flow.decide(value)[0] is not None
         return is_open and endless and s.ties.reasons[code, loop.head]
-    state, before = Before(s, frame), (dict(frame.fast), [*frame.stack], frame.pc)
+    state, before = Checkpoint(s, frame), (dict(frame.fast), [*frame.stack], frame.pc)
     if going is not None and index != loop.head:  # else it stands there
         going.enter(frame)
     try:
@@ -115,7 +115,7 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
             if not _is_open(which):
                 end.leave(0 if which is False else which)
                 return True
-            return Round(s, end, which, index).record(merge)
+            return WhileRecorder(s, end, which, index).record(merge)
     except (NotRolled, Break, Unsayable, DataDependent, UnknownValue) as why:
         reason = str(why.what if isinstance(why, Break) else why)
         frame.fast, frame.stack, frame.pc = before
@@ -137,7 +137,7 @@ def _going(s: Any, frame: Frame, loop: While) -> Going | None:
     return Going.of(s, frame, loop.place)
 
 
-def _differs(state: Before) -> bool:
+def _differs(state: Checkpoint) -> bool:
     try:
         changes, versions = state.changes()
     except Unsayable:
@@ -159,7 +159,7 @@ def _region(s: Any, end: RoundEnd) -> Iterator[None]:
         s.ties.regions.pop()
 
 
-class Round:
+class WhileRecorder:
     """One round on stand-ins, and what becomes of its values. `which`: see `RoundEnd`."""
 
     follows = True  # which objects results of branches are
@@ -169,7 +169,7 @@ class Round:
         self.end = end
         self.loop = SimpleNamespace(slices=())
         self.site = end.frame.code, test
-        self.left, self.live = end.left, end.needed
+        self.left, self.live = end.left, end.live_in
         fast = self.frame.fast
         names = [n for n in fast if n in self.where.stored & self.live]
         own = (n for n in names if can_be_carried(fast[n]))
@@ -209,7 +209,7 @@ class Round:
         if place is key or (type(key) is tuple and all(map(operator.is_, key, place))):
             return MISSING
         s = self.s
-        found, memory = s.natively(lambda at: x[at], (place,)), memory_of(s, x)
+        found, memory = s.call_native(lambda at: x[at], (place,)), memory_of(s, x)
         own, carried = memory_of(s, found), any(memory is memory_of(s, g) for g in self.given)
         if carried or own.picked is None:
             s.ties.add(self.site, found, [(x, memory)], hidden=False)
@@ -296,7 +296,7 @@ class Round:
         trees = [inner.fast[n] for n in self.locals]
         depth = len(s.vm.frames)
         s.vm.frames.append(inner)
-        before, counted = Before(s, inner), s.counts
+        before, counted = Checkpoint(s, inner), s.counts
         self.was_there = before.was_there
         s.counts = {k: [*v] for k, v in counted.items()}
         before.open()
@@ -452,7 +452,7 @@ class Round:
         s.rolled.append(f"{place}: a loop on a value of the run is one while_loop")
 
 
-def _check_ends(r: Round, tensors: list[Tensor]) -> None:
+def _check_ends(r: WhileRecorder, tensors: list[Tensor]) -> None:
     own = [x for x in tensors if not any(x is g for g in r.given)]
     memories = {id(x._array.storage) for x in own if _is_new(r, x)}
     if len(memories) < len(own):
@@ -466,7 +466,7 @@ def _check_ends(r: Round, tensors: list[Tensor]) -> None:
         raise NotRolled("what a round leaves may be memory of something else")
 
 
-def _is_new(r: Round, x: Tensor) -> bool:
+def _is_new(r: WhileRecorder, x: Tensor) -> bool:
     """True if a plain tensor has memory that the round has allocated."""
     array = x._array
     new = type(array) is Traced and array.storage.part is r.inside
@@ -474,7 +474,7 @@ def _is_new(r: Round, x: Tensor) -> bool:
     return new and plain
 
 
-def _leave(r: Round, which: Any, merge: Merge) -> Any:
+def _leave(r: WhileRecorder, which: Any, merge: Merge) -> Any:
     """Go on from the place where the loop was left."""
     code, index = r.site
     exits, last = r.where.exits, len(r.where.exits) - 1
@@ -484,14 +484,14 @@ def _leave(r: Round, which: Any, merge: Merge) -> Any:
     def decide(k: int) -> Any:
         """Among the exits from the one with this number on."""
         rest = r.end.start(last) if k + 1 == last else (index + 1, lambda: decide(k + 1))
-        meets = functools.reduce(lambda a, b: joined(code, a, b), exits[k:])
+        meets = functools.reduce(lambda a, b: common_postdominator(code, a, b), exits[k:])
         return merge(meets, (r.end.start(k), rest), which != k) or ()
 
     r.frame.pc = index + 1
     return decide(0) or True
 
 
-def _tie(r: Round, first: Any, which: dict[int, Tensor], leaves: Iterable[Any]) -> None:
+def _tie(r: WhileRecorder, first: Any, which: dict[int, Tensor], leaves: Iterable[Any]) -> None:
     """Note what the results of a loop could be the same as: `leaves` before and behind it."""
     ties, sure = r.s.ties, r.least or not isinstance(first, Node)
     rows = [*leaves]

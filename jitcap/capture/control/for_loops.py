@@ -5,7 +5,7 @@ number that nobody may look at, `x[t]` and the tensors of a list are slices (`st
 interpreted so is the same for every step: a step that decides by the counter, or changes anything
 else than its own locals, is none, and the loop is unrolled as it stands. The step runs in a copy of
 the frame; if it changed what it may not, the function is captured again without rolling this loop
-(`Again`). What is there after the loop is said in `behind`.
+(`Again`). What is there after the loop is said in `loop_results`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ from eager.sizes.aval import Aval, contiguous_strides, same_aval
 from eager.sizes.symint import hint, known_eq, known_lt, of_data
 from jitcap.base.breaks import Again, Break
 from jitcap.base.modes import Modes
-from jitcap.capture.control.appended import Appended, Place, put, stand_in, value_at
-from jitcap.capture.control.behind import Behind, NotRolled
+from jitcap.capture.control.cfg import live_in, reads_frame
+from jitcap.capture.control.list_accumulators import Appended, Place, put, stand_in, value_at
 from jitcap.capture.control.log import Region
-from jitcap.capture.control.paths import looks, needed
-from jitcap.capture.control.steps import (
+from jitcap.capture.control.loop_iterables import (
     KINDS,
     Counts,
     Going,
@@ -50,10 +49,11 @@ from jitcap.capture.control.steps import (
     steps,
     strides_of,
 )
-from jitcap.capture.control.written import Written
+from jitcap.capture.control.loop_results import Behind, NotRolled
+from jitcap.capture.control.row_writes import Written
 from jitcap.capture.interpret import NULL, Frame
 from jitcap.capture.kinds.base import MISSING
-from jitcap.capture.kinds.counted import Rows as SizedRows
+from jitcap.capture.kinds.symbolic_sequences import StackedList
 from jitcap.capture.sizes import out
 from jitcap.graph.graph import Node, placeholder
 from jitcap.graph.tracer import DataDependent
@@ -108,7 +108,7 @@ def roll(s: Any, frame: Frame, end: int) -> Any:
     with Region(s) as region:
         while True:
             try:
-                trial = Trial(s, frame, end, through, region, needs)
+                trial = ScanRecorder(s, frame, end, through, region, needs)
                 if trial.record():
                     trial.leave()
                     return True
@@ -134,11 +134,11 @@ def _by_rounds(s: Any, frame: Frame, end: int) -> Any:
         raise Again(site) from None
 
 
-class Trial:
+class ScanRecorder:
     """One step on stand-ins, and what becomes of its values."""
 
     follows = False  # which objects results of branches are
-    parts: tuple[Any, ...] = ()  # see `repeat`
+    parts: tuple[Any, ...] = ()  # see `while_loops`
     inner: Frame | None = None  # in which the step is interpreted
 
     def __init__(
@@ -158,8 +158,8 @@ class Trial:
             raise NotRolled
         self.stored = {i.arg for i in body if i.op in ("STORE_FAST", "DELETE_FAST")}
         every = set(frame.code.co_varnames)
-        self.read = every if looks(frame.code) else needed(frame.code, frame.pc)
-        self.left = every if looks(frame.code) else needed(frame.code, end)
+        self.read = every if reads_frame(frame.code) else live_in(frame.code, frame.pc)
+        self.left = every if reads_frame(frame.code) else live_in(frame.code, end)
         stored = [n for n in frame.fast if n in self.stored & self.read]
         self.carried = [n for n in stored if _tensors(frame.fast[n])]
         leaves = self.start = [x for n in self.carried for _, x in leaves_of(frame.fast[n])]
@@ -358,7 +358,7 @@ class Trial:
         stand_ins = [t for r in self._from_here() for t in (*r.given, *r.loop.slices)]
         return all(t._array.storage is not array.storage for t in stand_ins)
 
-    def _from_here(self) -> Iterator[Trial]:
+    def _from_here(self) -> Iterator[ScanRecorder]:
         """This loop, and those inside that are recorded now."""
         rolls = self.s.rolls
         yield from rolls[rolls.index(self) :]
@@ -387,7 +387,7 @@ class Trial:
         for place, each in self.stand_ins.items():
             if self.sized:
                 pieces = self.behind.pieces(each.values[0], loop)
-                put(frame, place, SizedRows(site, (*each.target, *pieces)))
+                put(frame, place, StackedList(site, (*each.target, *pieces)))
                 continue
             self.s.log.writing(each.target)
             for i in range(self.length):
@@ -421,7 +421,7 @@ class Trial:
 class Elements:
     """Elements that a loop gives to its step: those of what it goes through, and `x[t]`."""
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: ScanRecorder) -> None:
         self.trial, self.loop, self.numbers = trial, trial.loop, trial.numbers
         self.stacks: list[Callable[[], Tensor]] = []  # of all steps, made behind the loop
         self.slices: dict[Any, tuple[Tensor, Tensor]] = {}
@@ -517,7 +517,9 @@ def _site(frame: Frame) -> Any:
 
 def is_step(s: Any, frame: Frame, head: int) -> bool:
     """True if `frame` is the copy in which a step of the loop at `head` is interpreted."""
-    return any(r.inner is frame and r.frame.pc - 1 == head for r in s.rolls if type(r) is Trial)
+    return any(
+        r.inner is frame and r.frame.pc - 1 == head for r in s.rolls if type(r) is ScanRecorder
+    )
 
 
 def _as_it_stands(iterator: Any) -> bool:

@@ -28,7 +28,7 @@ from jitcap.base.breaks import Break
 from jitcap.base.equality import is_wide
 from jitcap.base.terms import Row, Term, attribute, field, method, text
 from jitcap.capture import numbers
-from jitcap.capture.control.ties import may_be_new
+from jitcap.capture.control.may_alias import may_be_new
 from jitcap.capture.kinds.base import MutableKind, kind_of
 from jitcap.capture.kinds.caches import refuse_lasting
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
@@ -84,7 +84,7 @@ class Cycles:
         return not self.whole.isdisjoint(self._busy)
 
 
-class Rebuilder:
+class ValueEmitter:
     """Renders values. `outputs` collects the graph outputs that the rows refer to as `o[i]`."""
 
     def __init__(self, session: Session) -> None:
@@ -383,7 +383,7 @@ class Rebuilder:
         return name
 
 
-def _record(make: Rebuilder, name: str, tensor: Tensor) -> None:
+def _record(make: ValueEmitter, name: str, tensor: Tensor) -> None:
     """Give an output its history, which goes on outside, or is used up."""
     node, why = tensor._node, why_spent(tensor)
     history = make.histories.get(id(node))
@@ -398,7 +398,7 @@ def _record(make: Rebuilder, name: str, tensor: Tensor) -> None:
         make.slots.append(tensor)
 
 
-def _constant_tensor(make: Rebuilder, tensor: Tensor) -> str:
+def _constant_tensor(make: ValueEmitter, tensor: Tensor) -> str:
     base = make.bases.get(id(tensor._array), "")
     if base:
         data = attribute(base, "_array")
@@ -411,13 +411,13 @@ def _constant_tensor(make: Rebuilder, tensor: Tensor) -> str:
     return name
 
 
-def _more(make: Rebuilder, tensor: Tensor, cls: tuple[Term, ...]) -> tuple[Term, ...]:
+def _more(make: ValueEmitter, tensor: Tensor, cls: tuple[Term, ...]) -> tuple[Term, ...]:
     """The further arguments of `wrap`, for a tensor that owns its memory."""
     counts = _fresh(make, tensor)
     return (counts, *cls) if cls or counts != "None" else ()
 
 
-def _fresh(make: Rebuilder, tensor: Tensor) -> Term:
+def _fresh(make: ValueEmitter, tensor: Tensor) -> Term:
     """The storage of a new tensor; "None": the default of the mode."""
     storage = tensor._storage
     if storage.inference:
@@ -425,7 +425,7 @@ def _fresh(make: Rebuilder, tensor: Tensor) -> Term:
     return ("call", make.names.bind(Storage)) if make.session.modes.inference else "None"
 
 
-def _made(make: Rebuilder, value: Any) -> Term:
+def _made(make: ValueEmitter, value: Any) -> Term:
     """A new object; the dictionary of an instance as such."""
     make.session.ties.left.add(id(value))
     lasting = make.session.answers.get(id(value))
@@ -437,7 +437,7 @@ def _made(make: Rebuilder, value: Any) -> Term:
     return kind_of(value).rebuild(make, value)
 
 
-def _history_name(make: Rebuilder, node: Any) -> Term:
+def _history_name(make: ValueEmitter, node: Any) -> Term:
     """The name of a history, which the run may choose."""
     if not isinstance(node, NamedNode) or isinstance(node.label, str):
         return text(node.name())
@@ -447,7 +447,7 @@ def _history_name(make: Rebuilder, node: Any) -> Term:
     return make.one_of(("tuple", *map(text, names)), truth)
 
 
-def _is_reshaped(make: Rebuilder, where: Any, view: Traced) -> bool:
+def _is_reshaped(make: ValueEmitter, where: Any, view: Traced) -> bool:
     """True if the base of a view had another shape when it was taken than it has while the lines
     run, by `unsqueeze_()` or its like."""
     base = where.base._array
@@ -455,7 +455,7 @@ def _is_reshaped(make: Rebuilder, where: Any, view: Traced) -> bool:
     return own != view.chain[: len(own)] or len(view.chain) != len(own) + len(where.chain)
 
 
-def _picked(make: Rebuilder, tensor: Tensor, memory: TracedStorage) -> str:
+def _picked(make: ValueEmitter, tensor: Tensor, memory: TracedStorage) -> str:
     """`x[i]`, where the run decides `i`: a view of x where x lies outside; "" for a part of it, and
     for a copy, which it may be while nobody has x."""
     link = memory.picked

@@ -31,9 +31,9 @@ from jitcap.capture.kinds.base import (
     unwarned,
 )
 from jitcap.capture.kinds.classes import bind, class_raw, guarded_names
+from jitcap.capture.kinds.deferred import Deferred
 from jitcap.capture.kinds.iterators import Iteration
-from jitcap.capture.kinds.refusing import Refusing
-from jitcap.capture.kinds.text import Deferred
+from jitcap.capture.kinds.poison import Poison
 
 _ARITHMETIC: Final = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift"
 _TEXT: Final = frozenset({"__repr__", "__str__", "__format__"})
@@ -68,7 +68,7 @@ def asked(s: Session, cls: type) -> frozenset[str]:
     return found
 
 
-class Lent:
+class NativeProxy:
     """An instance of the program, lent to native code."""
 
     __slots__ = ("_session", "_value")
@@ -88,38 +88,38 @@ class Lent:
     def __getattr__(self, name: str) -> Any:
         s = self._session
         value = s.getattr(self._value, name)
-        return lend(s, kind_of(value).to_native(s, value))
+        return wrap(s, kind_of(value).to_native(s, value))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._session.setattr(self._value, name, back(self._session, value))
+        self._session.setattr(self._value, name, unwrap(self._session, value))
 
 
 def _asking(name: str) -> Callable[..., Any]:
     """The special method of a stand-in."""
 
-    def method(self: Lent, *args: Any) -> Any:
+    def method(self: NativeProxy, *args: Any) -> Any:
         s, value, cls = self._session, self._value, type(self._value)
-        given = tuple(back(s, a) for a in args)
+        given = tuple(unwrap(s, a) for a in args)
         result = s.call(bind(s, class_raw(s, cls, name), value, cls), given, {})
-        if isinstance(result, Refusing):
+        if isinstance(result, Poison):
             raise result.refusal()
         if name in _NUMBERS:
             return unwarned(cls, name, s.known(result))
         if name == "__iter__" and hasattr(type(result), "__next__"):
             return Iteration(s, result)
-        return lend(s, result)
+        return wrap(s, result)
 
     return method
 
 
 def called_back(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     """A call that native code makes of what the program gave it."""
-    named = {k: back(s, v) for k, v in kwargs.items()}
-    result = s.call(fn, tuple(back(s, a) for a in args), named)
-    return lend(s, kind_of(result).to_native(s, result) if type(result) is Deferred else result)
+    named = {k: unwrap(s, v) for k, v in kwargs.items()}
+    result = s.call(fn, tuple(unwrap(s, a) for a in args), named)
+    return wrap(s, kind_of(result).to_native(s, result) if type(result) is Deferred else result)
 
 
-class Reentry:
+class Callback:
     """A Python callable in the hands of native code: calling it comes back to the interpreter."""
 
     def __init__(self, s: Session, fn: Any) -> None:
@@ -150,14 +150,14 @@ class Reentry:
         return text
 
 
-def _calling(self: Lent, /, *args: Any, **kwargs: Any) -> Any:
+def _calling(self: NativeProxy, /, *args: Any, **kwargs: Any) -> Any:
     return called_back(self._session, self._value, args, kwargs)
 
 
 def _lent_class(s: Session, cls: type) -> type:
     found = s.lent_classes.get(cls)
     if found is None:
-        bases = tuple(_lent_class(s, b) for b in cls.__bases__ if b is not object) or (Lent,)
+        bases = tuple(_lent_class(s, b) for b in cls.__bases__ if b is not object) or (NativeProxy,)
         members: dict[str, Any] = {"__slots__": (), "__module__": cls.__module__}
         for name in SPECIAL & vars(cls).keys() - {"__getattr__"}:
             hidden = vars(cls)[name] is None
@@ -191,7 +191,7 @@ def lends(s: Session, value: Any, text: bool = False, depth: int = 0) -> bool:
     return depth < DEPTH and any(lends(s, v, text, depth + 1) for v in parts_of(value))
 
 
-def lend(s: Session, value: Any, text: bool = False) -> Any:
+def wrap(s: Session, value: Any, text: bool = False) -> Any:
     """`value` for native code: instances of the program are replaced, also in containers."""
     if not lends(s, value, text):
         return value
@@ -221,46 +221,46 @@ def stand_in(s: Session, value: Any) -> Any:
 def _mirror(s: Session, value: Any, cls: type, text: bool) -> Any:
     """A copy of a container in which its parts are lent."""
     if cls is slice:
-        return slice(*(lend(s, v, text) for v in (value.start, value.stop, value.step)))
+        return slice(*(wrap(s, v, text) for v in (value.start, value.stop, value.step)))
     for original, copy, _ in s.mirrors:
         if original is value:
             return copy
     held = [*parts_of(value)]
     mirror: Any
     if issubclass(cls, tuple):
-        mirror = tuple.__new__(cls, [lend(s, v, text) for v in value])
+        mirror = tuple.__new__(cls, [wrap(s, v, text) for v in value])
     elif cls in _MAPPINGS:
         mirror = value.copy()
         for key, part in dict.items(value):
-            mirror[key] = lend(s, part, text)
+            mirror[key] = wrap(s, part, text)
     elif cls is list or cls is collections.deque:
         mirror = value.copy()
         s.mirrors.append((value, mirror, held))
         for i, part in enumerate(value):
-            mirror[i] = lend(s, part, text)
+            mirror[i] = wrap(s, part, text)
         return mirror
     elif cls is SimpleNamespace:
         mirror = SimpleNamespace()
-        mirror.__dict__.update({k: lend(s, v, text) for k, v in value.__dict__.items()})
+        mirror.__dict__.update({k: wrap(s, v, text) for k, v in value.__dict__.items()})
     else:
         raise Break("opaque object", f"a {cls.__qualname__} of instances is looked into")
     s.mirrors.append((value, mirror, held))
     return mirror
 
 
-def back(s: Session, value: Any) -> Any:
+def unwrap(s: Session, value: Any) -> Any:
     """A value from native code, with the program's objects in place of their proxies."""
     cls = type(value)
-    if issubclass(cls, Lent):
+    if issubclass(cls, NativeProxy):
         return value._value
-    if cls is Reentry:
+    if cls is Callback:
         return value._fn
     if cls in (list, tuple, dict, set, collections.deque):
         for original, mirror, _ in s.mirrors:
             if mirror is value:
                 return original
         held = list(value.values() if cls is dict else value)
-        parts = [back(s, v) for v in held]
+        parts = [unwrap(s, v) for v in held]
         if any(a is not b for a, b in zip(parts, held, strict=True)):
             if cls is collections.deque:
                 return collections.deque(parts, value.maxlen)
@@ -268,23 +268,23 @@ def back(s: Session, value: Any) -> Any:
     return value
 
 
-def natively(
+def call_native(
     s: Session, fn: Callable[..., Any], args: Args, kwargs: Kwargs | None = None, text: bool = False
 ) -> Any:
     """`fn(*args)` with instances lent. What it did to lists is done to the program's; a list that a
     method of an instance changed meanwhile is another one than it looked at."""
     outer, s.mirrors = s.mirrors, []
     try:
-        given = [lend(s, a, text) for a in args]
-        named = {k: lend(s, v, text) for k, v in (kwargs or {}).items()}
+        given = [wrap(s, a, text) for a in args]
+        named = {k: wrap(s, v, text) for k, v in (kwargs or {}).items()}
         try:
-            return back(s, fn(*given, **named))
+            return unwrap(s, fn(*given, **named))
         finally:
             for original, mirror, held in s.mirrors:
                 if not same_parts([*parts_of(original)], held):
                     raise Break("effect", f"{fn.__name__}() asks what changes its operands")
                 if isinstance(mirror, list | collections.deque):
-                    _write_back(s, original, [back(s, v) for v in mirror])
+                    _write_back(s, original, [unwrap(s, v) for v in mirror])
     finally:
         s.mirrors = outer
 

@@ -18,11 +18,11 @@ from eager.core.sym import SymNumber
 from eager.core.tape import full
 from eager.core.tensor import Tensor
 from eager.sizes.symint import of_data
-from jitcap.capture.control.changes import Differ, is_loop, same_place
-from jitcap.capture.control.fit import CONSTANTS, check_tensors, number_kind, word_of
+from jitcap.capture.control.arm_compatibility import CONSTANTS, check_tensors, number_kind, word_of
+from jitcap.capture.control.checkpoint import Differ, is_loop, same_place
 from jitcap.capture.control.histories import Overwritten, Unsayable
-from jitcap.capture.control.steps import same_constant
-from jitcap.capture.control.trees import (
+from jitcap.capture.control.loop_iterables import same_constant
+from jitcap.capture.control.value_trees import (
     Entries,
     empty_like,
     entries,
@@ -33,18 +33,18 @@ from jitcap.capture.control.trees import (
 from jitcap.capture.host import HostCall
 from jitcap.capture.interpret import NULL
 from jitcap.capture.kinds.base import MISSING
-from jitcap.capture.kinds.text import COPIED, SAMPLES, Deferred, copied
+from jitcap.capture.kinds.deferred import COPIED, SAMPLES, Deferred, copied
 
 
 @dataclass(frozen=True, slots=True)
-class _Slot:
+class _SlotPhi:
     """Stands for a value that is chosen."""
 
     number: int
 
 
 @dataclass(slots=True, eq=False)
-class _Whole:
+class _ValuePhi:
     """Stands for what holds others, of which the ways left `pair`."""
 
     pair: tuple[Any, Any]
@@ -52,7 +52,7 @@ class _Whole:
     made: Any = MISSING
 
 
-class Merge:
+class Phi:
     """The values of both ways. `changed`: ids of what a way has changed, and has put back."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Merge:
         self.leaves: list[tuple[Any, Any]] = []  # what is chosen
         self.results: list[Any] = []  # and what the choices are
         self.slots: dict[tuple[int, int], int] = {}  # pairs of leaves
-        self.wholes: dict[tuple[int, int], _Whole] = {}
+        self.wholes: dict[tuple[int, int], _ValuePhi] = {}
 
     def values(self, a: Any, b: Any) -> Any:
         if a is b:
@@ -103,16 +103,16 @@ class Merge:
         number = self.slots.setdefault((id(a), id(b)), len(self.leaves))
         if number == len(self.leaves):
             self.leaves.append((a, b))
-        return _Slot(number)
+        return _SlotPhi(number)
 
-    def _whole(self, a: Any, b: Any) -> _Whole | None:
+    def _whole(self, a: Any, b: Any) -> _ValuePhi | None:
         """One of both, if they hold values by the same names."""
         if (id(a), id(b)) in self.wholes:
             return self.wholes[id(a), id(b)]
         first, second = (self._held(x) for x in (a, b))
         if first is None or second is None or not same_keys(first, second):
             return None
-        whole = self.wholes[id(a), id(b)] = _Whole((a, b))
+        whole = self.wholes[id(a), id(b)] = _ValuePhi((a, b))
         pairs = zip(first.items(), second.values(), strict=True)
         whole.held = {key: self.values(x, y) for (key, x), y in pairs}
         return whole
@@ -159,21 +159,21 @@ class Merge:
             given, named = copied((value.args, value.kwargs), leaf)
             return Deferred(value.fn, given, named, value.cls)
         outside = self.session.outside
-        known = isinstance(value, (*COPIED, *CONSTANTS)) or type(value) is _Slot
+        known = isinstance(value, (*COPIED, *CONSTANTS)) or type(value) is _SlotPhi
         known = known or (isinstance(value, type) and id(value) not in self.session.made)
         if not known and outside.shadow(value) is None and not outside.is_fixed(value):
             raise Unsayable("one way shows an object of its own")
         return MISSING
 
     def _filled(self, value: Any) -> Any:
-        return self.fill(value) if type(value) is _Slot else self._in_text(value, self._filled)
+        return self.fill(value) if type(value) is _SlotPhi else self._in_text(value, self._filled)
 
     # ---- when the choices are made
 
     def fill(self, value: Any) -> Any:
-        if type(value) is _Slot:
+        if type(value) is _SlotPhi:
             return self.results[value.number]
-        if type(value) is not _Whole:
+        if type(value) is not _ValuePhi:
             return value
         if value.made is MISSING:
             value.made = empty = empty_like(value.pair[0])

@@ -1,5 +1,5 @@
-"""Capture: tensors whose rows the steps of a loop write, for `roll`. `x[:, t] = value` in a step ->
-one write of all rows behind the loop.
+"""Capture: tensors whose rows the steps of a `for` write. `x[:, t] = value` in a step -> one
+write of all rows behind the loop.
 
 Such a tensor was made by the program, and the step does nothing else with its memory: then it makes
 no difference when its rows are written.
@@ -19,9 +19,9 @@ from eager.ops.view import movedim
 from eager.sizes.aval import Aval, same_aval
 from eager.sizes.symint import known_lt
 from jitcap.base.modes import Modes
-from jitcap.capture.control.behind import Behind, NotRolled
 from jitcap.capture.control.log import Region
-from jitcap.capture.control.steps import Numbers, dimension
+from jitcap.capture.control.loop_iterables import Numbers, dimension
+from jitcap.capture.control.loop_results import Behind, NotRolled
 from jitcap.capture.sizes import out
 
 

@@ -65,6 +65,7 @@ from jitcap.by_dispatch.copies import (
     refit,
     slot_of,
 )
+from jitcap.capture.inputs import Outside, Shadow
 from jitcap.capture.kinds import base, constants, functions, sequences, sets, tensors
 from jitcap.capture.kinds.base import MISSING, Kind, kind_of
 from jitcap.capture.kinds.cells import CellKind, CellShadow, is_empty
@@ -77,7 +78,6 @@ from jitcap.capture.kinds.sequences import ListShadow
 from jitcap.capture.kinds.sets import SetShadow
 from jitcap.capture.kinds.tensors import TensorShadow, own_names
 from jitcap.capture.kinds.views import ViewShadow, require_entered
-from jitcap.capture.outside import Outside, Shadow
 from jitcap.guards.class_guard import Member
 from jitcap.guards.guard import CodeIs, Equals, Is, Length, Same, TypeIs
 from jitcap.guards.tensor_guard import TensorLike, ViewOfBase, is_argument, is_writable

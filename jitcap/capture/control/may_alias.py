@@ -19,13 +19,13 @@ from eager.ops.pointwise import where
 from eager.sizes.aval import Aval
 from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
-from jitcap.capture.control.behind import NotRolled
 from jitcap.capture.control.contents import Snapshot, namespace_of, parts_of
+from jitcap.capture.control.loop_results import NotRolled
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 
 
-class Ties:
+class MayAlias:
     """Aliases that results of branches may have: `add` notes it, and `wrote`, `compared` and
     `check` begin the capture again where that could show."""
 
@@ -33,14 +33,14 @@ class Ties:
         self.session = session
         self.open: list[Any] = []  # branches whose ways are interpreted: code, instruction
         self.apart = 0  # of them, whose ways meet at the return
-        self.regions: list[Any] = []  # rounds of loops that are read now: see `repeat`
+        self.regions: list[Any] = []  # rounds of loops that are read now: see `while_loops`
         self.reasons: dict[Any, str] = {}  # why a loop (its code, where it begins) is none
         self.failures: dict[Any, tuple[int, Any]] = {}  # how often one run of it was none
         self.branched: set[Any] = set()  # codes of the frames that had one
         self.ties: list[tuple[Any, Tensor, Any, dict[int, Any]]] = []
         self.loose: dict[int, dict[int, Any]] = {}  # by id of memory: what `objects` does not tell
         self.marks: list[tuple[Any, Tensor, Any]] = []  # tensors as they were after the branch
-        self.wholes: list[tuple[Any, Any, Any]] = []  # as `ties`, of what holds other values
+        self.wholes: list[tuple[Any, Any, Any]] = []  # as `may_alias`, of what holds other values
         self.left: set[int] = set()  # ids of such values that leave
         self.frozen: dict[int, Any] = {}  # id of traced memory -> the branch
         self.hidden: list[tuple[Any, Tensor]] = []  # whose history has another name in Python

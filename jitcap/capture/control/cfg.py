@@ -28,7 +28,7 @@ _MEMBERS: Final = frozenset({"LOAD_ATTR", "LOAD_FAST", "LOAD_CONST"})
 _LOOKS: Final = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe"})
 
 
-def meeting(code: CodeType, index: int, loop: While | None = None) -> int:
+def immediate_postdominator(code: CodeType, index: int, loop: While | None = None) -> int:
     """The first instruction behind `index` that lies on every way from there to a return, or in one
     round of a loop to where that ends (EXIT)."""
     return EXIT if loop and index not in loop.body else _meetings(code, loop)[index]
@@ -55,13 +55,13 @@ def returns(code: CodeType, index: int) -> bool:
     return index in _returning(code)
 
 
-def needed(code: CodeType, index: int) -> frozenset[str]:
+def live_in(code: CodeType, index: int) -> frozenset[str]:
     """The names of locals that may be read before they are set anew."""
     return _needed(code)[index]
 
 
 @lru_cache(maxsize=1024)
-def looks(code: CodeType) -> bool:
+def reads_frame(code: CodeType) -> bool:
     """True if a function may read its locals by other means than their names."""
     names, instructions = code.co_names, decode(code).instructions
     loads = any(i.op.startswith("LOAD_") and i.op not in _MEMBERS and i.arg == "stack"
@@ -101,7 +101,7 @@ def loop_at(code: CodeType, index: int) -> While | None:
         head = min(ahead)
     body, instructions = loops[head], decode(code).instructions
     steps = instructions[head].op == "FOR_ITER"
-    stays = steps and index != head and meeting(code, index) in body
+    stays = steps and index != head and immediate_postdominator(code, index) in body
     if stays or any(instructions[i].op in _LEAVING for i in body):
         return None
     leaving = [i for i in sorted(body) if any(j not in body for j in _next(instructions, i))]
@@ -140,7 +140,7 @@ def exit_of(code: CodeType, loop: While, index: int) -> int:
     return next(found, -1)
 
 
-def joined(code: CodeType, a: int, b: int) -> int:
+def common_postdominator(code: CodeType, a: int, b: int) -> int:
     """The first instruction through which all ways from both `a` and `b` to a return go."""
     chain, meetings = {a}, _meetings(code)
     while a != EXIT:

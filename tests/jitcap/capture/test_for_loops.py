@@ -7,10 +7,10 @@ import eager
 from eager import nn
 from eager.nn import functional as F
 from jitcap import explain, jit
-from jitcap.capture.control import roll
+from jitcap.capture.control import for_loops
 
 pytestmark = pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
-STEPS = roll.LEAST + 4
+STEPS = for_loops.LEAST + 4
 
 
 def floats(*shape, seed=0, dtype=np.float64, grad=True):
@@ -110,7 +110,7 @@ def another_dtype_at_first(h, x, w):
 
 def nested(h, x, w):
     for t in range(x.shape[1]):
-        for k in range(roll.LEAST):
+        for k in range(for_loops.LEAST):
             h = (h @ w * 0.5 + x[:, t] * x[:, k]).tanh()
     return h
 
@@ -447,7 +447,7 @@ def test_explain_says_where_and_how_long():
 
 def test_short_loops_stay_as_they_are():
     h, x, w = inputs()
-    assert not explain(recurrence)(h, x[:, : roll.LEAST - 1], w).notes
+    assert not explain(recurrence)(h, x[:, : for_loops.LEAST - 1], w).notes
 
 
 def test_loops_of_cheap_operations_are_fused_instead():

@@ -18,10 +18,10 @@ from jitcap.base.modes import Modes
 from jitcap.capture.control.contents import PLACE, kind_of, parts_of, value_of
 from jitcap.capture.control.histories import Place, Unsayable, place_of
 from jitcap.capture.control.log import HOST_CALL, MODE, Region
+from jitcap.capture.inputs import Shadow
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.base import MISSING
-from jitcap.capture.kinds.counted import SizedIterator
-from jitcap.capture.outside import Shadow
+from jitcap.capture.kinds.symbolic_sequences import SizedIterator
 
 
 class Spoiled(Unsayable):
@@ -53,7 +53,7 @@ class Change:
         way(self.obj, self.key, value)
 
 
-class Before(Region):
+class Checkpoint(Region):
     """A region that begins in `frame`, with all that it takes to come back there."""
 
     goes_back = True

@@ -25,8 +25,8 @@ from jitcap.base.breaks import Break
 from jitcap.base.origin import ANY, APART, Origin, siblings
 from jitcap.base.terms import Row, Term
 from jitcap.capture.bytecode import decode
+from jitcap.capture.epilogue_writes import Effect, Emitter
 from jitcap.capture.interpret import Frame
-from jitcap.capture.replay import Effect, Maker
 from jitcap.guards.guard import Equals, Guard, Guards, Is, Same
 
 _DEPTH: Final = 4
@@ -73,14 +73,14 @@ class Shadow:
         return ()
 
     def write(
-        self, make: Maker, form: Row, key: Term = "", value: Term = "", fn: str = "",
+        self, make: Emitter, form: Row, key: Term = "", value: Term = "", fn: str = "",
         model: Row = (), *, at: Any = None, name: Any = None,
     ) -> Effect:  # fmt: skip
         """One write to the real object; `at`: the key under which its line was noted."""
         target, where = make.names.var(self.origin), make.written_at(self.twin, at)
         return Effect(self.origin, target, form, key, value, fn, model, name, where)
 
-    def replay(self, make: Maker) -> list[Effect]:
+    def replay(self, make: Emitter) -> list[Effect]:
         """The writes that make the real object what the twin is now."""
         raise NotImplementedError
 

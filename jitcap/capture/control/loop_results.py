@@ -14,7 +14,7 @@ from typing import Any
 from eager.core.grad_fn_names import label_of, put_name
 from eager.core.tensor import Tensor
 from eager.ops.move import flip
-from jitcap.capture.kinds.counted import Piece
+from jitcap.capture.kinds.symbolic_sequences import StackedChunk
 
 Leaves = Sequence[Tensor]
 Place = tuple[str, Any]  # what a value of the step is: see `Behind.kind`
@@ -161,12 +161,14 @@ class Behind:
         kind, what = self.kind(x)
         if kind == "carry":
             one_less = self._in_time(self.stacks[id(self.ends[what])])[: self.length - 1]
-            rest = Piece(one_less, lambda: self.at(x, 1), lambda: self.at(x, self.length - 1))
+            rest = StackedChunk(
+                one_less, lambda: self.at(x, 1), lambda: self.at(x, self.length - 1)
+            )
             return self.start[what], rest
         rows = zip(loop.slices, loop.stacks, strict=True)
         whole = next(w for y, w in rows if y is x) if kind == "row" else self.stacks[id(x)]
         ends = (lambda: self.at(x, 0), lambda: self.at(x, self.length - 1))
-        return (Piece(self._in_time(whole), *ends),)
+        return (StackedChunk(self._in_time(whole), *ends),)
 
     def whole(self, x: Tensor) -> Tensor:
         """Tensor of a value that is new in each step, stacked over all steps in order."""

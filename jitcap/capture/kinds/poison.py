@@ -7,7 +7,7 @@ from typing import Any
 from jitcap.base.breaks import Break
 
 
-class Refusing:
+class Poison:
     """Stand-in for a value that native code must not have: nothing native can be done with it.
 
     Not equal, hashed, printed, nor asked for its truth by accident: the operations that every
@@ -30,7 +30,7 @@ class Refusing:
     __array__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
 
 
-class Identity(Refusing):
+class SymbolicId(Poison):
     """`by(obj)`, the id of an object or a hash made of it: good for comparing, not for keeping (it
     is a stand-in that has it; the program's own object has another)."""
 
@@ -43,7 +43,7 @@ class Identity(Refusing):
         return Break("data dependent", f"the number that {self.by.__name__}() gives is looked at")
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is not Identity or other.by is not self.by:
+        if type(other) is not SymbolicId or other.by is not self.by:
             raise self.refusal()
         return self.session.same(self.obj, other.obj)
 
@@ -56,5 +56,5 @@ def refuse_identity(key: Any) -> None:
     if type(key) is tuple:
         for part in key:
             refuse_identity(part)
-    elif type(key) is Identity:
+    elif type(key) is SymbolicId:
         raise key.refusal()

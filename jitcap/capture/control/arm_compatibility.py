@@ -21,8 +21,8 @@ from eager.core.tensor import Tensor
 from eager.core.traced import Traced
 from eager.sizes.aval import contiguous_strides
 from jitcap.base.walks import reach
-from jitcap.capture.control.changes import Differ
-from jitcap.capture.control.steps import same_look
+from jitcap.capture.control.checkpoint import Differ
+from jitcap.capture.control.loop_iterables import same_look
 from jitcap.capture.interpret import NULL
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.numbers import INT64

@@ -1,4 +1,4 @@
-"""Capture: where one round of a loop that data may end is over, for `repeat` and `branch`.
+"""Capture: where one round of a loop that data may end is over, for `while_loops` and `branch`.
 frame in a round -> whether it is over, and how the program goes on.
 """
 
@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from eager.base.dataclass import dataclass
-from jitcap.capture.control.behind import NotRolled
-from jitcap.capture.control.paths import EXIT, While, exit_of, meeting, needed
-from jitcap.capture.control.steps import Going
+from jitcap.capture.control.cfg import EXIT, While, exit_of, immediate_postdominator, live_in
+from jitcap.capture.control.loop_iterables import Going
+from jitcap.capture.control.loop_results import NotRolled
 from jitcap.capture.interpret import Frame
 
 STOP: Final = -2  # where a frame stands when a round is over
@@ -59,20 +59,20 @@ class RoundEnd:
         return None if found < 0 else found
 
     @property
-    def needed(self) -> frozenset[str]:
+    def live_in(self) -> frozenset[str]:
         code = self.frame.code
-        return needed(code, self.loop.again) | self.left | ({self.loop.place} - {""})
+        return live_in(code, self.loop.again) | self.left | ({self.loop.place} - {""})
 
     @property
     def left(self) -> frozenset[str]:
         """The locals that are read behind the loop."""
-        return frozenset().union(*(needed(self.frame.code, i) for i in self.loop.exits))
+        return frozenset().union(*(live_in(self.frame.code, i) for i in self.loop.exits))
 
 
 def end_inside(s: Any, frame: Frame, index: int) -> RoundEnd | None:
     """End of the round that is read now, if the ways from a test meet only there; else None."""
     for end in reversed(s.ties.regions):
         if end.frame is frame:
-            inside = meeting(frame.code, index, end.loop)
+            inside = immediate_postdominator(frame.code, index, end.loop)
             return end if inside == EXIT else None
     return None

@@ -6,10 +6,10 @@ import pytest
 
 import eager
 from jitcap import jit
-from jitcap.capture.control import plain
+from jitcap.capture.control import concrete_loops
 from jitcap.capture.interpret import Interpreter
 
-ROUNDS = 10 * plain.TURNS
+ROUNDS = 10 * concrete_loops.TURNS
 
 
 def leaves(x, n):
@@ -246,7 +246,7 @@ def test_a_hundred_thousand_rounds_are_not_interpreted(monkeypatch):
     x = eager.ones(2)
     step = jit(rounds, fullgraph=True, backend="eager")
     assert step(x, 100_000).tolist() == rounds(x, 100_000).tolist()
-    assert len(steps) < 100 * plain.TURNS
+    assert len(steps) < 100 * concrete_loops.TURNS
 
 
 def _each(n):

@@ -26,7 +26,7 @@ from jitcap.base.origin import Drawn, DrawnPart
 from jitcap.capture.builtins.refused import refusing
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session
 from jitcap.capture.kinds.constants import GENERATORS
-from jitcap.capture.kinds.text import Deferred
+from jitcap.capture.kinds.deferred import Deferred
 
 # Names of methods that give one float, or one int, when called with at most so many arguments.
 _FLOATS: Final = {

@@ -6,10 +6,10 @@ import pytest
 
 import eager
 from jitcap import explain, jit
-from jitcap.capture.control import roll
+from jitcap.capture.control import for_loops
 
 pytestmark = pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
-STEPS = roll.LEAST + 4
+STEPS = for_loops.LEAST + 4
 
 
 def floats(*shape, seed=0):

@@ -1,4 +1,4 @@
-"""Capture: what a `for` goes through, for `roll`. iterator -> how many steps, what each is given.
+"""Capture: what a `for` goes through. iterator -> how many steps, what each is given.
 
 A range gives a number that grows; a list or a tuple of tensors (`for row in x`, `unbind`, `split`)
 one of them; `enumerate` and `zip` give tuples of those. Iterators are looked at, and not moved.
@@ -17,10 +17,10 @@ from eager.core.tensor import Tensor
 from eager.ops.move import stack
 from eager.sizes.aval import Aval, same, same_aval
 from eager.sizes.symint import SymInt, of_data
-from jitcap.capture.control.behind import NotRolled
-from jitcap.capture.control.changes import Before
-from jitcap.capture.control.ties import memory_of
-from jitcap.capture.kinds.counted import SizedIterator
+from jitcap.capture.control.checkpoint import Checkpoint
+from jitcap.capture.control.loop_results import NotRolled
+from jitcap.capture.control.may_alias import memory_of
+from jitcap.capture.kinds.symbolic_sequences import SizedIterator
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 from jitcap.capture.numbers import Outside
 from jitcap.capture.sizes import out
@@ -200,7 +200,7 @@ class Going:
     def of(s: Any, frame: Any, place: str) -> Going | None:
         """Steps of the iterator on the stack, if nothing else has it and they are known."""
         iterator = frame.stack[-1] if frame.stack else None
-        if id(iterator) not in Before(s, frame).private_iterators():
+        if id(iterator) not in Checkpoint(s, frame).private_iterators():
             return None
         through = steps(iterator, s.outside.shadow)
         return None if through is None else Going(_as_parts(through), place)

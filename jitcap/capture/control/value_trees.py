@@ -1,4 +1,4 @@
-"""Capture: values that are made of others, for `branch` and `repeat`. a value <-> its entries.
+"""Capture: values that are made of others, for `branch` and `while_loops`. a value <-> its entries.
 
 Tuples (named ones, too), lists, dictionaries, and instances of classes of the program's whose state
 is their fields. Where two ways of a branch, or the rounds of a loop, make such a value of one shape
@@ -18,10 +18,10 @@ from eager.random import Generator
 from eager.sizes.aval import same_aval
 from jitcap.base.call_policy import is_library_module, is_python_class, per_class
 from jitcap.base.origin import is_unset
+from jitcap.capture.control.arm_compatibility import CONSTANTS
 from jitcap.capture.control.contents import namespace_of
-from jitcap.capture.control.fit import CONSTANTS
 from jitcap.capture.control.log import known_elsewhere
-from jitcap.capture.control.steps import same_constant
+from jitcap.capture.control.loop_iterables import same_constant
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.objects import slots_of
 from jitcap.capture.numbers import INT64

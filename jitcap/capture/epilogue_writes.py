@@ -77,8 +77,8 @@ class Effect:
         return Item(self.origin, self.name).show()
 
 
-class Maker(Protocol):
-    """Renders values as terms that make them again: see `jitcap.capture.rebuild`."""
+class Emitter(Protocol):
+    """Renders values as terms that make them again: see `jitcap.capture.epilogue_values`."""
 
     session: Any
     names: Unnamed
@@ -101,7 +101,7 @@ class Maker(Protocol):
     def written_at(self, twin: Any, key: Any) -> str: ...
 
 
-def attributes(make: Maker, name: str, value: Any) -> list[Row]:
+def attributes(make: Emitter, name: str, value: Any) -> list[Row]:
     """Statements that give the object `name` the attributes of one."""
     fields = getattr(value, "__dict__", None)
     if not fields:

@@ -1,5 +1,5 @@
-"""Capture: lists that the steps of a loop append to, for `roll`. frame before the loop, its copy in
-which a step runs -> stand-ins in the copy, by their places.
+"""Capture: lists that the steps of a `for` append to. frame before the loop, its copy in which a
+step runs -> stand-ins in the copy, by their places.
 
 Such a list is a local that `.append` is called on, or what a comprehension builds, which lies on
 the stack below the iterator. Nothing else of the step may reach it.
@@ -12,9 +12,9 @@ from typing import Any
 
 from eager.core.tensor import Tensor
 from jitcap.base.walks import reach
-from jitcap.capture.control.behind import NotRolled
 from jitcap.capture.control.contents import Holder, parts_of
 from jitcap.capture.control.log import known_elsewhere
+from jitcap.capture.control.loop_results import NotRolled
 from jitcap.capture.interpret import Frame
 
 Place = str | int  # the name of a local, or a place on the stack
