@@ -218,13 +218,8 @@ class Session(base.Session):
 
     binary, unary = operators.binary, operators.unary
     compare, same = operators.compare, operators.same
-    natively, lends, lend, back = (
-        native_proxies.call_native,
-        native_proxies.lends,
-        native_proxies.wrap,
-        native_proxies.unwrap,
-    )
-    refuse_key = native_proxies.refuse_key
+    call_native, refuse_key = native_proxies.call_native, native_proxies.refuse_key
+    lends, wrap, unwrap = native_proxies.lends, native_proxies.wrap, native_proxies.unwrap
     import_from, driven, roll, turn = modules.import_from, driven, roll, turn
     undecided, branch, as_bool, negation = branches.ANSWERS
     extreme, by_numpy = extreme, by_numpy
@@ -310,7 +305,7 @@ class Session(base.Session):
                 given = tuple(_looked_at(self, a) for a in given)
             if any(map(_may_lend, (*given, *named.values()))):
                 text = isinstance(getattr(fn, "__self__", None), str)
-                return native_proxies.call_native(self, fn, given, named, text=text)
+                return self.call_native(fn, given, named, text=text)
         return _itself(fn(*given, **named))
 
     def _native_method(self, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -320,11 +315,9 @@ class Session(base.Session):
         if name in _LOOKING:
             self.tells_apart((owner, *args), equals=True)
         if name in _LOOKING and any(map(self.lends, (owner, *args))):
-            return native_proxies.call_native(
-                self, getattr(type(owner), name), (owner, *args), kwargs
-            )
+            return self.call_native(getattr(type(owner), name), (owner, *args), kwargs)
         if name in _PLACING and args and self.lends(args[0]):
-            return native_proxies.call_native(self, lambda place: fn(place, *args[1:]), args[:1])
+            return self.call_native(lambda place: fn(place, *args[1:]), args[:1])
         return fn(*args, **kwargs)
 
     def list_of(self, iterable: Any) -> list[Any]:
@@ -333,9 +326,7 @@ class Session(base.Session):
         hints = ("__len__", "__length_hint__")
         if not any(self.special(iterable, hint) for hint in hints):
             return list(self.iter(iterable))
-        made: list[Any] = native_proxies.call_native(
-            self, list, (native_proxies.stand_in(self, iterable),)
-        )
+        made: list[Any] = self.call_native(list, (native_proxies.stand_in(self, iterable),))
         return made
 
     def pure(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:

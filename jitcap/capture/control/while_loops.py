@@ -180,7 +180,7 @@ class WhileRecorder:
         self.found: dict[str, Any] = {}
         self.storages: dict[int, Any] = {}  # counters of writes that go on
         self.objects = Followed(s)
-        self.inside: Any = None  # as `roll.Trial`, for those that ask all loops
+        self.inside: Any = None  # as `for_loops.ScanRecorder`, for those that ask all loops
         self.given: list[Tensor] = []
         self.parts: list[Any] = []  # memory that is a part of such that every round has
         self.counts = s.tracer.counts_rounds

@@ -374,8 +374,8 @@ def test_branches_in_front_of_a_loop_are_none_of_its_tests(monkeypatch):
 
 def test_a_loop_that_is_none_is_not_tried_at_each_turn(monkeypatch):
     made = []
-    before = while_loops.Before
-    monkeypatch.setattr(while_loops, "Before", lambda *args: made.append(1) or before(*args))
+    before = while_loops.Checkpoint
+    monkeypatch.setattr(while_loops, "Checkpoint", lambda *args: made.append(1) or before(*args))
 
     def chain(x, n):
         last = None
