@@ -3,7 +3,10 @@ somebody asks for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from codegen.fuse.group_nests import Groups
@@ -20,14 +23,20 @@ from codegen.ir.schema import (
     Nest,
     Plan,
     Program,
+    Schedule,
     Step,
     Tiled,
     Value,
 )
+from codegen.ir.sizes import is_contiguous
 from codegen.targets.python.expr import OneLine
-from codegen.targets.python.kernel import emit_kernel
+from codegen.targets.python.kernel import body, buffers
 from codegen.targets.python.program import HEADER
+from eager.base.fold_text import Fixed, fold_text
 from eager.base.recursion import room
+
+WIDE: Final = 8  # results in one line
+_WORD: Final = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
 
 
 class Texts(Mapping[str, str]):
@@ -70,32 +79,82 @@ def _value(v: Any) -> str:
     return f"v{v.id}" if isinstance(v, Value) else repr(v)
 
 
-def _call(c: Call) -> str:
+def _at(where: str) -> str:
+    """The end of a line that says where in the user's program it comes from."""
+    return f"  {where.rpartition('/')[2]}" if where else ""
+
+
+class _Bodies:
+    """Names of the programs in steps, which many steps may share, by first use."""
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+
+    def name(self, body: Any) -> str:
+        return self.names.setdefault(id(body), f"body{len(self.names)}")
+
+    def keyword(self, bodies: Sequence[Any]) -> list[str]:
+        """The argument of a step that has these."""
+        names = ", ".join(map(self.name, bodies))
+        if len(bodies) > 1:
+            return [f"bodies=({names})"]
+        return [f"body={names}"] if bodies else []
+
+    def new(self, bodies: Iterable[Any]) -> list[tuple[str, Any]]:
+        """Those that have no name yet, with their new names."""
+        return [(self.name(x), x) for x in bodies if id(x) not in self.names]
+
+
+def _call(c: Call, bodies: _Bodies) -> str:
     attrs = {k: v for k, v in c.attrs.items() if k != "programs"}
     args = [_value(v) for v in c.operands] + [f"{k}={v!r}" for k, v in attrs.items()]
+    args += bodies.keyword(c.attrs.get("programs", ()))
     outs = ", ".join(f"v{v.id}" for v in c.outs)
     kinds = ", ".join(repr(v.aval) for v in c.outs)
-    where = f"  {c.where}" if c.where else ""
-    bodies = "".join(f"\n{_indented(show(body))}" for body in c.attrs.get("programs", ()))
-    return f"{outs} = {c.op.name}({', '.join(args)})  # {kinds}{where}{bodies}"
+    return f"{outs} = {c.op.name}({', '.join(args)})  # {kinds}{_at(c.where)}"
 
 
 def _indented(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.splitlines())
+    return "\n".join(f"    {line}" if line else line for line in text.splitlines())
+
+
+def _folded(lines: Iterable[str]) -> str:
+    return fold_text([*lines]).text
 
 
 def _program(p: Program) -> str:
-    lines = [f"v{v.id}: {v.aval!r}  # input, strides {v.strides}" for v in p.inputs]
-    lines += [_call(c) for c in p.calls]
-    lines += [f"check(v{c.value.id})  # {c.where}" for c in p.checks]
-    lines += [f"v{t.id}[...] = v{v.id}" for t, v in p.writes]
-    return "\n".join([*lines, f"return {', '.join(f'v{v.id}' for v in p.outputs)}"])
+    return _folded(_program_lines(p, _Bodies()))
+
+
+def _program_lines(p: Program, bodies: _Bodies) -> Iterator[str]:
+    """Each program inside stands, as a function, before its first call."""
+    for v in p.inputs:
+        strides = f"  # strides {v.strides}" if v.strides is not None else ""
+        yield f"v{v.id}: {v.aval!r}{strides}"
+    for c in p.calls:
+        for name, program in bodies.new(c.attrs.get("programs", ())):
+            inside = _indented(_folded(_program_lines(program, bodies)))
+            yield Fixed(f"def {name}():\n{inside}")
+        yield _call(c, bodies)
+    for check in p.checks:
+        what, _, place = check.where.rpartition("|")
+        yield f"check(v{check.value.id})  # {what}{_at(place)}"
+    for t, v in p.writes:
+        yield f"v{t.id}[...] = v{v.id}"
+    outputs = [f"v{v.id}" for v in p.outputs]
+    if len(outputs) <= WIDE:
+        yield f"return {', '.join(outputs)}"
+    else:
+        yield from (f"yield {name}" for name in outputs)
 
 
 def _loops(x: Loops) -> str:
-    return "\n".join(
-        _nest(i) if isinstance(i, Nest) else "# library\n" + _call(i.call) for i in x.items
-    )
+    bodies = _Bodies()
+    return _folded(_nest(i) if isinstance(i, Nest) else _step(i, bodies) for i in x.items)
+
+
+def _step(step: Step, bodies: _Bodies) -> str:
+    return _call(step.call, bodies)
 
 
 def _nest(n: Nest, body: Expr | None = None) -> str:
@@ -110,62 +169,128 @@ def _nest(n: Nest, body: Expr | None = None) -> str:
 
 
 def _inlined(x: Inlined) -> str:
-    return "\n".join(_stored(i) for i in x.items)
+    bodies = _Bodies()
+    return _folded(_stored(i, bodies) for i in x.items)
 
 
-def _stored(i: Stored | Step) -> str:
-    return "# library\n" + _call(i.call) if isinstance(i, Step) else _nest(i.nest, i.body)
+def _stored(i: Stored | Step, bodies: _Bodies) -> str:
+    return _step(i, bodies) if isinstance(i, Step) else _nest(i.nest, i.body)
 
 
 def _groups(x: Groups) -> str:
     """Each group's values, and their bodies."""
-    parts = []
+    parts, bodies = [], _Bodies()
     for item in x.items:
         if isinstance(item, Step):
-            parts.append(_stored(item))
+            parts.append(_step(item, bodies))
             continue
         rows = "any" if item.rows is None else item.rows
-        members = [f"    {_stored(m.stored)}" for m in item.members]
+        members = [f"    {_nest(m.stored.nest, m.stored.body)}" for m in item.members]
         parts.append("\n".join([f"# rows: {rows}", *members]))
-    return "\n\n".join(parts)
+    return _folded(parts)
 
 
-def _library(x: Library) -> str:
-    reads = [
-        f"{r.buffer}[{r.offset}: {r.shape} strides {r.strides}]"
-        if isinstance(r, Access)
-        else repr(r)
-        for r in x.operands
-    ]
-    text = f"# {', '.join(x.outs)} = {x.name}({', '.join(reads)})  # {x.where}"
-    if x.epilogue is None:
-        return text
-    return f"{text}\n# on the tiles of {', '.join(x.outs)}:\n{emit_kernel(x.epilogue)}"
+class Kernels:
+    """Kernels as functions of flat arrays: those that are equal up to their buffers are one, by the
+    name of the first. `remarks`: what more is said of each."""
+
+    def __init__(self, remarks: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.remarks = remarks
+        self.names: dict[str, str] = {}  # by the text without names
+        self.texts: list[str] = []
+
+    def call(self, k: Kernel) -> str:
+        """The call of a kernel, which is printed if none is equal to it."""
+        text = "\n".join(map(str, body(k)))
+        given = buffers(k)
+        words = dict.fromkeys(_WORD.findall(text))
+        arguments = [word for word in words if word in given]
+        own = {r.name for stage in k.stages for r in stage.reductions} | {b.name for b in k.locals}
+        short = {word: f"p{i}" for i, word in enumerate(arguments)}
+        short |= {word: f"a{i}" for i, word in enumerate(x for x in words if x in own)}
+        remark = self.remarks.get(k.name, "")
+        key = remark + _WORD.sub(lambda found: short.get(found[0], found[0]), text)
+        name = self.names.setdefault(key, k.name)
+        if name == k.name:
+            head = f"def {k.name}({', '.join(arguments)}):  # {k.note}{_at(k.where)}".rstrip()
+            self.texts.append(
+                "\n".join([head, *([f"    {remark}"] * bool(remark)), _indented(text)])
+            )
+        return f"{name}({', '.join(arguments)})"
 
 
-def _fused(f: Fused) -> str:
-    """A module that defines the kernels."""
-    parts = [emit_kernel(i) if isinstance(i, Kernel) else _library(i) for i in f.items]
-    parts += [f"# not fused: {r.what} into {r.into}: {r.why}" for r in f.refusals]
-    return "\n\n".join([HEADER, *parts])
+def _library(x: Library, bodies: _Bodies) -> str:
+    reads = [*map(_operand, x.operands)]
+    reads += bodies.keyword(x.bodies or x.attrs.get("programs", ()))
+    return f"{', '.join(x.outs)} = {x.name}({', '.join(reads)})"
+
+
+def _operand(r: Any) -> str:
+    """An operand of a step: a buffer, a view of one, or a number."""
+    if not isinstance(r, Access):
+        return str(r)
+    if not r.offset and is_contiguous(r.shape, r.strides):
+        return r.buffer if len(r.shape) < 2 else f"{r.buffer}.view{r.shape}"
+    offset = f", offset={r.offset}" if r.offset else ""
+    return f"{r.buffer}.strided({r.shape}, {r.strides}{offset})"
+
+
+def _fused(f: Fused, remarks: Mapping[str, str] = MappingProxyType({})) -> str:
+    """A module that defines the kernels, and `run`, which says in which order they run."""
+    kernels, bodies = Kernels(remarks), _Bodies()
+    parts = [*_order(f, kernels, bodies, "run")]
+    return "\n\n".join([HEADER, *kernels.texts, *parts, *_refusals(f)])
+
+
+def _order(f: Fused, kernels: Kernels, bodies: _Bodies, name: str) -> Iterator[str]:
+    """The functions of the bodies, then that of the program."""
+    lines: list[str] = []
+    for item in f.items:
+        if isinstance(item, Kernel):
+            lines.append(f"    {kernels.call(item)}")
+            continue
+        for inner, made in bodies.new(item.bodies):
+            yield from _order(_last(made), kernels, bodies, inner)
+        lines.append(f"    {_library(item, bodies)}{_at(item.where).replace('  ', '  # ')}")
+        if item.epilogue is not None:
+            lines.append(
+                f"    {kernels.call(item.epilogue)}  # on the tiles of {', '.join(item.outs)}"
+            )
+    yield f"def {name}():\n{_folded(lines or ['    pass'])}"
+
+
+def _last(results: Mapping[str, Any]) -> Fused:
+    """A body's kernels, as its own last stage has them."""
+    return next(
+        x.fused if isinstance(x, Tiled) else x
+        for x in reversed([*results.values()])
+        if isinstance(x, Fused | Tiled)
+    )
+
+
+def _refusals(f: Fused) -> Iterator[str]:
+    """Why values are apart, those for one reason together."""
+    pairs: dict[str, list[str]] = {}
+    for r in f.refusals:
+        pairs.setdefault(r.why, []).append(f"{r.what} into {r.into}")
+    for why, those in pairs.items():
+        rows = (f"#   {row}" for row in textwrap.wrap(", ".join(those), 94))
+        yield "\n".join([f"# not fused: {why}:", *rows])
 
 
 def _tiled(t: Tiled) -> str:
-    lines = []
-    for name, s in t.schedules.items():
-        lanes = (
-            s.row_vector.name if s.row_vector else ", ".join(a.name if a else "-" for a in s.vector)
-        )
-        lines.append(f"# {name}: lanes along {lanes}{', parallel' if s.parallel else ''}")
-    return _fused(t.fused) + "\n\n" + "\n".join(lines)
+    return _fused(t.fused, {name: f"# {_schedule(s)}" for name, s in t.schedules.items()})
+
+
+def _schedule(s: Schedule) -> str:
+    lanes = s.row_vector.name if s.row_vector else ", ".join(a.name if a else "-" for a in s.vector)
+    return f"lanes along {lanes}{', parallel' if s.parallel else ''}"
 
 
 def _plan(p: Plan) -> str:
     if p.is_symbolic:
-        return "\n".join(
-            f"{n}: {size} bytes, items {a}..{b}" for n, (a, b, size) in p.blocks.items()
-        )
-    return "\n".join(
+        return _folded(f"{n}: {size} bytes, items {a}..{b}" for n, (a, b, size) in p.blocks.items())
+    return _folded(
         [f"arena: {p.arena_bytes} bytes", *(f"{n} at {o}" for n, o in p.offsets.items())]
     )
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import html
+import textwrap
+from collections.abc import Iterable
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from eager.base.dataclass import dataclass
-from jitcap.base.diagnostics import Trail
+from eager.base.fold_text import fold_text
+from jitcap.base.abridge import Abridged
+from jitcap.base.diagnostics import SCREEN, Trail, on_screen
+from jitcap.base.times import shown
+
+LONGEST: Final = 12  # stages in the `repr`
+SOME: Final = 4  # splits and notes there
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +30,7 @@ class Explanation:
     kernels   what was emitted: name, source, what was fused
     callbacks what compiled code calls back in NumPy: the op, and the user's line
     stages    stage -> text, in the order of the pipeline
-    timings   stage -> seconds
+    timings   stage -> seconds; `inside`: the stage that one is a part of
     """
 
     name: str
@@ -35,15 +43,40 @@ class Explanation:
     notes: tuple[str, ...] = field(default=())
     callbacks: tuple[str, ...] = field(default=())
     parts: int = 0
+    inside: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        parts = [self.summary()]
+        parts = [self.counts(), shown(self.timings, self.inside)]
         parts += [f"split: {s}" for s in self.splits]
-        parts += [f"guard: {g}" for g in self._telling()]
+        parts += [_guards(self._telling())] * bool(self.guards)
         parts += [f"callback into NumPy: {c}" for c in self.callbacks]
         parts += [f"note: {n}" for n in self.notes]
-        parts += [f"── {name}\n{text.rstrip()}" for name, text in self.stages.items()]
+        parts += [f"── {name}\n{text}" for name, text in self.abridged().items()]
         return "\n".join(parts)
+
+    def __repr__(self) -> str:
+        """The counts, the longest stages, and how to see the rest: a screen."""
+        longest = sorted(self.timings, key=lambda name: -self.timings[name])[:LONGEST]
+        inside = {part: whole for part, whole in self.inside.items() if part in longest}
+        top = {n: s for n, s in self.timings.items() if n in inside or n not in self.inside}
+        lengths = [
+            f"{name} {text.count(chr(10)) + 1 if ' unchanged' not in text[:12] else '='}"
+            for name, text in self.abridged().items()
+        ]
+        told = f"stages, with their lines (=: as before): {', '.join(lengths)}"
+        lines = [self.counts(), shown(top, inside), *textwrap.wrap(told, SCREEN[1])]
+        for title, rows in (("split", self.splits), ("note", self.notes)):
+            lines += [f"{title}: {str(row).splitlines()[0]}" for row in rows[:SOME]]
+            lines += [f"{len(rows) - SOME} {title}s more"] * (len(rows) > SOME)
+        how = (
+            "print(e): all of it; e.stages[name], e.guards, e.kernels: parts; e.html(path): a page"
+        )
+        return on_screen("\n".join(lines), how) + f"\n{how}"
+
+    def abridged(self) -> dict[str, str]:
+        """The stages without what an earlier one has: "unchanged: as in fused"."""
+        told = Abridged()
+        return {name: told.tell(name, text) for name, text in self.stages.items()}
 
     def _telling(self) -> tuple[str, ...]:
         """The guards for a reader: those on parts of the program as one."""
@@ -52,15 +85,19 @@ class Explanation:
         rest = f"{self.parts} on functions, classes and modules of the program (.guards has all)"
         return (*self.guards[: len(self.guards) - self.parts], rest)
 
-    def summary(self) -> str:
-        """One line: what came out, and where the time went."""
-        counts = (
-            f"{len(self.graphs)} graphs, {len(self.splits)} splits, "
+    def counts(self) -> str:
+        """Numbers of what came out."""
+        return (
+            f"{self.name}: {len(self.graphs)} graphs, {len(self.splits)} splits, "
             f"{len(self.guards)} guards, {len(self.kernels)} kernels, "
             f"{len(self.callbacks)} callbacks"
         )
-        times = ", ".join(f"{n} {s * 1e3:.1f} ms" for n, s in self.timings.items())
-        return f"{self.name}: {counts}; {times}"
+
+    def summary(self) -> str:
+        """One line: what came out, and where the time went."""
+        top = {n: s for n, s in self.timings.items() if n not in self.inside}
+        times = ", ".join(f"{n} {s * 1e3:.1f} ms" for n, s in top.items())
+        return f"{self.counts()}; {1e3 * sum(top.values()):.1f} ms: {times}"
 
     def html(self, path: str | Path) -> None:
         """Write a page of its own that needs nothing else: one folding section per stage."""
@@ -87,6 +124,24 @@ class Explanation:
         )
 
 
+def _guards(guards: Iterable[str]) -> str:
+    """Guards in lines, those of one object and line of the program together; in loops, what
+    repeats."""
+    rows: list[tuple[str, str, list[str]]] = []
+    for each in guards:
+        test, _, place = each.partition("  # ")
+        what, _, expected = test.partition(": ")
+        key = what, place.rpartition("/")[2]
+        if not rows or rows[-1][:2] != key:
+            rows.append((*key, []))
+        rows[-1][2].append(expected)
+    lines = (
+        f"guard: {what}{': ' * bool(all_of[0])}{'; '.join(all_of)}{'  # ' * bool(place)}{place}"
+        for what, place, all_of in rows
+    )
+    return fold_text([*lines]).text
+
+
 _STYLE = (
     "body{font:15px/1.5 system-ui;max-width:70em;margin:2em auto;padding:0 1em}"
     "pre{background:#8881;padding:1em;overflow:auto}summary{cursor:pointer;font-weight:600}"
@@ -106,5 +161,5 @@ def explanation(
     """The record of one compile with its texts rendered."""
     return Explanation(
         name, graphs, splits, guards, tuple(trail.kernels), trail.stages, dict(trail.seconds),
-        tuple(trail.notes), tuple(trail.callbacks), parts,
+        tuple(trail.notes), tuple(trail.callbacks), parts, dict(trail.inside),
     )  # fmt: skip

@@ -34,6 +34,7 @@ from jitcap.base.call_policy import name_of
 from jitcap.base.diagnostics import Trail, announce, note_fault
 from jitcap.base.garbage import collection_paused
 from jitcap.base.origin import APART
+from jitcap.base.short_names import short_names
 from jitcap.by_dispatch.capture import capture as trace
 from jitcap.capture import bytecode
 from jitcap.capture.capture import capture, search
@@ -45,7 +46,7 @@ from jitcap.compile.compile_graph import begin_code, compile_graph
 from jitcap.compile.executable import op_by_op
 from jitcap.compile.optimise import optimise
 from jitcap.graph.graph import Graph
-from jitcap.graph.show import module
+from jitcap.graph.listing import listing
 from jitcap.store import versions
 from jitcap.verify import Plain, Verified, Whole, search_nans
 from jitcap.verify.bisect import readable
@@ -153,14 +154,14 @@ def compile_captured(
     trail.notes += captured.rolled
     if captured.joint is not None:
         joint = captured.joint
-        trail.keep("joint", lambda: module(joint.graph))
+        trail.keep("joint", lambda: listing(joint.graph))
         with trail.stage("partition"):
             region = region_of(options, joint, captured.writes, trail)
             graph = region.forward
     oracle = plain if options.verify else None
     optimised = optimise(graph, trail, options.backend)
     with begin_code(optimised, captured.writes, captured.strides, trail, options.backend) as begun:
-        with trail.stage("assemble"):
+        with trail.stage("entry"):
             if oracle is None:
                 code = captured.code()
             if code is not None and keep is not None and begun.waits:
@@ -168,7 +169,7 @@ def compile_captured(
         executable = begun.result()
     run = search_nans(executable.run, graph) if options.check_nans else executable.run
     call: Call
-    with trail.stage("assemble"):
+    with trail.stage("entry"):
         if code is not None:
             call = link(code, captured.names.namespace, run, MISS, region)
         else:
@@ -221,6 +222,8 @@ def _require_host(graph: Graph, options: Options) -> None:
 
 def _name_inputs(captured: Captured) -> None:
     """Graph inputs by the names that the user knows."""
-    for node, given in zip(captured.graph.inputs, captured.inputs, strict=True):
-        if given.origin is not None and "symbol" not in node.attrs:
-            node.attrs["name"] = readable(given.origin.show())  # type: ignore[index]
+    pairs = zip(captured.graph.inputs, captured.inputs, strict=True)
+    known = [(n, x.origin) for n, x in pairs if x.origin is not None and "symbol" not in n.attrs]
+    names = short_names([readable(origin.show()) for _, origin in known])
+    for (node, _), name in zip(known, names, strict=True):
+        node.attrs["name"] = name  # type: ignore[index]

@@ -24,18 +24,23 @@ def compile_bodies(fused: Fused, run: Callable[[Program], Any]) -> Fused:
     """`run` takes a program through the stages."""
     items = []
     made: dict[Any, Any] = {}  # calls of one body share what it becomes
+    numbers = itertools.count()
+
+    def begin(program: Program) -> Any:
+        return run(replace(program, prefix=f"{fused.program.prefix}b{next(numbers)}_"))
+
     for item in fused.items:
         programs = item.attrs.get("programs", ()) if isinstance(item, Library) else ()
         if programs:
             assert isinstance(item, Library)
             if item.name == "call":
-                item = _called(item, run, made)
+                item = _called(item, begin, made)
             else:
                 placed = [with_strides(p, _strides(item, p)) for p in programs]
                 if item.attrs.get("in_place"):
                     placed = [_updating(p, item.attrs["carried"]) for p in placed]
                 item = _with_symbols(fused.program, item, placed)
-                item = replace(item, bodies=tuple(map(run, item.attrs["programs"])))
+                item = replace(item, bodies=tuple(map(begin, item.attrs["programs"])))
         items.append(item)
     return replace(fused, items=tuple(items))
 

@@ -82,7 +82,7 @@ class _Fuse:
             if isinstance(item, Step):
                 items.append(self.library(item))
             else:
-                kernel = _Build(self, item, f"k{len(items)}").kernel()
+                kernel = _Build(self, item, f"{self.program.prefix}k{len(items)}").kernel()
                 if kernel.reads() or kernel.writes():  # else only constants, which nobody kept
                     items.append(kernel)
         outputs = tuple(self.contiguous(v) for v in self.program.outputs)

@@ -83,7 +83,8 @@ class Check:
 class Program:
     """Calls in order of execution. `writes` (input, value): after the run the input's memory holds
     the value. Every symbol in a size is the value of an input. `resident`: it runs in a device's
-    memory, where its run-time scalars lie, too."""
+    memory, where its run-time scalars lie, too. `prefix`: of the names of its kernels, which are
+    those of no other program of the compile."""
 
     inputs: tuple[Value, ...]
     calls: tuple[Call, ...]
@@ -91,6 +92,7 @@ class Program:
     writes: tuple[tuple[Value, Value], ...] = ()
     checks: tuple[Check, ...] = ()
     resident: bool = False
+    prefix: str = ""
 
     @property
     def symbols(self) -> dict[str, int]:

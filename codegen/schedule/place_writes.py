@@ -55,7 +55,7 @@ def place_writes(fused: Fused) -> Fused:
         else:
             copies.append((target, value))
     items = [_updating(item, pairs.get(at, ())) for at, item in enumerate(fused.items)]
-    items += (_copy(i, t, v) for i, (t, v) in enumerate(copies))
+    items += (_copy(f"{fused.program.prefix}w{i}", t, v) for i, (t, v) in enumerate(copies))
     return replace(fused, buffers=buffers, items=tuple(items))
 
 
@@ -131,7 +131,7 @@ def _loads(stage: Stage, name: str) -> list[Load]:
     return [x for x in stage.loads() if x.buffer == name]
 
 
-def _copy(i: int, target: Value, value: Value) -> Kernel | Library:
+def _copy(name: str, target: Value, value: Value) -> Kernel | Library:
     """input[...] = temporary, at the end. Kernels hold no complex numbers."""
     aval, strides = value.aval, contiguous_strides(value.aval.shape)
     if aval.dtype.is_complex and same_all(target.layout, contiguous_strides(target.aval.shape)):
@@ -142,6 +142,5 @@ def _copy(i: int, target: Value, value: Value) -> Kernel | Library:
     index = affine.unravel(r, target.aval.shape)
     loaded = expr.load(f"v{value.id}", r, value.aval.dtype)
     store = Store(f"v{target.id}", affine.dot_strides(index, target.layout), loaded)
-    return Kernel(
-        f"w{i}", affine.counters(r), (Stage((), (), (store,)),), (), f"write v{target.id}"
-    )
+    note = f"write v{target.id}"
+    return Kernel(name, affine.counters(r), (Stage((), (), (store,)),), (), note)

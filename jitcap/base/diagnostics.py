@@ -7,6 +7,7 @@ for), `Stats` what `step.stats` shows, `announce` says a thing once per place.
 from __future__ import annotations
 
 import sys
+import textwrap
 import time
 import warnings
 from collections import Counter
@@ -24,6 +25,7 @@ from codegen.targets.cpp.runtime.build import CompileError
 from eager.base.compat_warnings import tell
 from eager.base.config import config
 from eager.base.dataclass import dataclass
+from jitcap.base.abridge import Abridged, comment
 
 
 class JitcapWarning(UserWarning):
@@ -42,6 +44,22 @@ class Recompile:
 
 
 SHOWN: Final = 8  # recompiles in the print of Stats, the last ones
+SCREEN: Final = 38, 100  # lines and columns of a `repr`, at most
+COMPILER: Final = "compiler"  # the stage of the C++ compiler
+
+
+def on_screen(text: str, more: str) -> str:
+    """The first lines of a text; if that is not all, `more` says how to see the rest."""
+    height, width = SCREEN
+    rows = [
+        row for line in text.splitlines() for row in textwrap.wrap(line, width, **_WRAPPED) or [""]
+    ]
+    if len(rows) > height:
+        rows = [*rows[: height - 1], f"... {len(rows) - height + 1} lines more: {more}"]
+    return "\n".join(rows)
+
+
+_WRAPPED: Final[dict[str, Any]] = {"subsequent_indent": "    ", "break_on_hyphens": False}
 
 
 @dataclass(slots=True)
@@ -94,6 +112,10 @@ class Stats:
         lines += [f"  {r}" for r in (*self.recompiles[-SHOWN:], *self.refusals)]
         return "\n".join([counts, *lines])
 
+    def __repr__(self) -> str:
+        """The print, as much of it as a screen holds."""
+        return on_screen(str(self), "print(stats)")
+
 
 @dataclass(slots=True)
 class Trail:
@@ -102,11 +124,14 @@ class Trail:
     name: str
     texts: dict[str, Callable[[], str]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    inside: dict[str, str] = field(default_factory=dict)  # stages that are parts of others
     kernels: list[Any] = field(default_factory=list)
     callbacks: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stats: Stats | None = None  # of the function, for what is compiled later
     folder: str = ""  # of its dump
+    told: Abridged = field(default_factory=Abridged)  # what was printed so far
+    dumped: dict[str, str] = field(default_factory=dict)  # the stage of a text in the dump
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -126,7 +151,7 @@ class Trail:
             key = f"{name} {count}"
         self.texts[key] = text
         if config.debug >= level:
-            say(f"── {self.name}: {key}\n{text()}")
+            say(f"── {self.name}: {key}\n{self.told.tell(key, text())}")
         if config.dump:
             _dump(self, key, text())
 
@@ -135,8 +160,17 @@ class Trail:
         return {name: text() for name, text in self.texts.items()}
 
     def line(self) -> str:
-        """One line: milliseconds per stage."""
-        return ", ".join(f"{name} {s * 1e3:.1f} ms" for name, s in self.seconds.items())
+        """One line: milliseconds per stage, and of those inside others the compiler's."""
+        shown = {n: s for n, s in self.seconds.items() if n not in self.inside or n == COMPILER}
+        return ", ".join(
+            f"{f'({n}' if n in self.inside else n} {s * 1e3:.1f} ms{')' * (n in self.inside)}"
+            for n, s in shown.items()
+        )
+
+    def spend(self, part: str, seconds: float, whole: str) -> None:
+        """Count the time of a part of a stage."""
+        self.seconds[part] = self.seconds.get(part, 0.0) + seconds
+        self.inside[part] = whole
 
 
 def merged(name: str, trails: list[Trail]) -> Trail:
@@ -147,6 +181,7 @@ def merged(name: str, trails: list[Trail]) -> Trail:
         whole.kernels += trail.kernels
         whole.callbacks += trail.callbacks
         whole.notes += trail.notes
+        whole.inside |= trail.inside
         for stage, seconds in trail.seconds.items():
             whole.seconds[stage] = whole.seconds.get(stage, 0.0) + seconds
     return whole
@@ -158,11 +193,15 @@ _dumps: Final[Counter[str]] = Counter()  # compiles by the name of what was comp
 def _dump(trail: Trail, stage: str, text: str) -> None:
     """One file per stage: C++, Python, or text for people; a folder for each compile of a name
     (step, step_2). A full disk is not the program's problem."""
-    suffix = "cpp" if "#include" in text else "py" if "\ndef " in text else "txt"
+    program = text.startswith(("import ", "from "))
+    suffix = "cpp" if "#include" in text else "py" if program else "txt"
     if not trail.folder:
         safe = "".join(c if c.isalnum() else "_" for c in trail.name)
         _dumps[safe] += 1
         trail.folder = f"{safe}_{_dumps[safe]}" if _dumps[safe] > 1 else safe
+    first = trail.dumped.setdefault(text, stage)
+    if first != stage:
+        text = f"{comment(text)} unchanged: as in {first}\n"
     number = len(trail.texts)
     path = Path(config.dump) / trail.folder / f"{number:02d}_{stage.replace(' ', '_')}.{suffix}"
     try:

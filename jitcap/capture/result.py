@@ -7,13 +7,15 @@ inputs, run the compiled graph, replay the effects, return the value.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from types import CodeType, ModuleType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from eager.base.dataclass import dataclass
 from eager.base.dtype import _default as default_dtype
+from eager.base.fold_text import fold_text
 from jitcap.autodiff.compiled_function import Region
 from jitcap.autodiff.joint import Joint
 from jitcap.base.breaks import Break
@@ -226,10 +228,48 @@ class Captured:
         return compile(self.text, f"<entry of {self.name}>", "exec")
 
     def show(self) -> str:
-        """The entry's source, with what its constants are."""
+        """The entry's source, with what its constants are; what repeats is a loop."""
         constants = {n: short(v) for n, v in self.names.namespace.items() if n in self.text}
         legend = [f"# {name}: {' '.join(shown.split())}" for name, shown in constants.items()]
-        return "\n".join(["# K: the compiled graph", *legend, self.text])
+        return listing(["# K: the compiled graph", *legend], self.text)
+
+
+def listing(legend: Iterable[str], entry: str) -> str:
+    """An entry to read: a test or an element of a long list in each line, and loops for what
+    repeats."""
+    tests = (test for line in entry.splitlines() for test in _tests(line))
+    return fold_text([*legend, *(part for test in tests for part in _elements(test))]).text + "\n"
+
+
+LONG: Final = 300  # letters of a line whose elements stand below each other
+_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
+_TEST: Final = re.compile(r"(    if not )\((.*)\)(: return MISS)")
+
+
+def _elements(line: str) -> list[str]:
+    if len(line) < LONG:
+        return [line]
+    start = line[: len(line) - len(line.lstrip())]
+    first, *rest = line.replace(", ", ",\n").split("\n")
+    return [first, *(f"{start}    {each}" for each in rest)]
+
+
+def _tests(line: str) -> list[str]:
+    """A statement that tests several things, as one for each."""
+    found = _TEST.fullmatch(line)
+    if found is None:
+        return [line]
+    tests, depth, start = [], 0, 0
+    whole = found[2]
+    bare = _QUOTED.sub(lambda text: "_" * len(text[0]), whole)
+    for at, sign in enumerate(bare):
+        depth += (sign in "([{") - (sign in ")]}")
+        if not depth and bare.startswith(" or ", at):
+            return [line]
+        if not depth and bare.startswith(" and ", at):
+            tests.append(whole[start:at])
+            start = at + 5
+    return [f"{found[1]}({test}){found[3]}" for test in (*tests, whole[start:])]
 
 
 def entry_source(checks: Iterable[str], body: Iterable[str]) -> str:

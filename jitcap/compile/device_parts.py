@@ -35,8 +35,8 @@ from jitcap.graph.cut_by_device import (
     split,
 )
 from jitcap.graph.graph import MOVE, Graph, Node
+from jitcap.graph.listing import listing
 from jitcap.graph.loops import SCAN
-from jitcap.graph.show import module
 from jitcap.graph.subgraphs import SubgraphOp, subgraphs
 
 
@@ -90,7 +90,7 @@ def _parts(
             begun = or_op_by_op(generate, optimised, part.ends.writes, own, host, trail)
             made.append(begun.result())
             continue
-        trail.keep(f"on {place}", functools.partial(module, graph))
+        trail.keep(f"on {place}", functools.partial(listing, graph))
         try:
             with trail.stage("codegen"):
                 made.append(compile_resident(_program_there(part, layout), place, trail.name))

@@ -52,8 +52,7 @@ def keep_artifact(artifact: Artifact, trail: Trail) -> None:
         trail.keep(name, text, LEVELS.get(name, 6))
     for name, microseconds in artifact.plan.items():
         if name.endswith("_us"):
-            stage = name.removesuffix("_us")
-            trail.seconds[stage] = trail.seconds.get(stage, 0.0) + microseconds / 1e6
+            trail.spend(name.removesuffix("_us"), microseconds / 1e6, "codegen")
     trail.kernels.extend(artifact.kernels)
     trail.callbacks.extend(artifact.callbacks)
     trail.notes.extend(map(str, artifact.exchanges))

@@ -10,7 +10,8 @@ from jitcap.base.diagnostics import Trail, say
 from jitcap.compile.backends import choose_backend
 from jitcap.graph.cut_by_device import places_of
 from jitcap.graph.graph import Graph, Node
-from jitcap.graph.show import module, show
+from jitcap.graph.listing import listing
+from jitcap.graph.show import show
 from jitcap.graph.verify import verify
 from jitcap.passes import PASSES
 from jitcap.passes.repeats import share_repeats
@@ -18,14 +19,14 @@ from jitcap.passes.repeats import share_repeats
 
 def optimise(graph: Graph, trail: Trail, backend: str | None = None) -> Graph:
     """The graph as it is lowered. Raises ValueError for an unknown backend."""
-    trail.keep("graph", lambda: module(graph))
+    trail.keep("graph", lambda: listing(graph))
     optimised = graph
     name = choose_backend(places_of(graph), backend)
     if name != "eager" and codegen.BACKENDS[name].bodies:
         with trail.stage("passes"):
             optimised = share_repeats(graph)
     optimised = run_passes(optimised, trail)
-    trail.keep("passes", lambda: module(optimised))
+    trail.keep("passes", lambda: listing(optimised))
     return optimised
 
 

@@ -17,7 +17,7 @@ from jitcap.compile.generate import Layout, Writes, generate
 from jitcap.graph.cut_by_device import places_of
 from jitcap.graph.cut_by_size import Whole, cut
 from jitcap.graph.graph import Graph, Node
-from jitcap.graph.show import module
+from jitcap.graph.listing import listing
 from jitcap.graph.verify import verify
 
 
@@ -34,7 +34,7 @@ def in_pieces(
         if not piece.graph.nodes and not piece.gives:
             made.append(None)
             continue
-        trail.keep(f"piece {number}", functools.partial(module, piece.graph))
+        trail.keep(f"piece {number}", functools.partial(listing, piece.graph))
         own = [layout.get(x) if isinstance(x, Node) else None for x in piece.takes]
         begin = in_parts if places_of(piece.graph) else generate
         made.append(begin(piece.graph, piece.writes, own, target, trail).result())

@@ -67,34 +67,44 @@ _BUILTIN = frozenset(
         "int",
         "bool",
         "complex",
+        "draw",
+        "given",
+        "results",
     }
 )
 
 
 def show(graph: Graph, *, lines: bool = True) -> str:
     """The graph as one Python function. `lines` adds each value's aval and the user's line."""
-    return "\n".join(_function(graph, function_name(graph), lines)) + "\n"
+    return "\n".join(function_lines(graph, function_name(graph), lines)) + "\n"
 
 
-def _function(graph: Graph, name: str, lines: bool) -> list[str]:
+def function_lines(graph: Graph, name: str, lines: bool) -> list[str]:
+    """The lines of a graph as a function of this name."""
     names = name_nodes(graph)
     parameters = [f'{names[i]}: "{i.aval!r}"' for i in graph.inputs]
     head = [f"def {name}({', '.join(parameters)}):"]
     if len(head[0]) > 96:
         head = [f"def {name}(", *(f"    {p}," for p in parameters), "):"]
     inner: dict[Graph, str] = {}  # those printed above
-    body = [line for n in graph.nodes for line in _statement(n, names, lines, inner)]
+    body = [line for n in graph.nodes for line in statement(n, names, inner, lines=lines)]
     outputs = ", ".join(names[o] for o in graph.outputs)
-    end = f"    return ({outputs}{',' if len(graph.outputs) == 1 else ''})"
-    return [*head, *body, end]
+    end = [f"    return ({outputs}{',' if len(graph.outputs) == 1 else ''})"]
+    if len(end[0]) > 96:
+        end = ["    return (", *(f"        {names[o]}," for o in graph.outputs), "    )"]
+    return [*head, *body, *end]
 
 
 def module(graph: Graph) -> str:
     """A file that runs on its own: the graph on random inputs, of the sizes of now."""
-    symbols = symbols_in(tuple(n.aval.shape for n in graph.inputs))
-    sizes = "".join(f", {s.name}={s.hint}" for s in dict.fromkeys(symbols))
+    sizes = "".join(f", {name}={size}" for name, size in symbol_hints(graph).items())
     footer = FOOTER.format(name=function_name(graph), sizes=sizes)
     return header(graph) + show(graph) + footer
+
+
+def symbol_hints(graph: Graph) -> dict[str, int]:
+    """The sizes of now of the symbols in the inputs' shapes, by name."""
+    return {s.name: s.hint for s in symbols_in(tuple(n.aval.shape for n in graph.inputs))}
 
 
 def header(graph: Graph) -> str:
@@ -132,12 +142,21 @@ def _identifier(name: str) -> str:
     return f"_{clean}" if clean[0].isdigit() or keyword.iskeyword(clean) else clean
 
 
-def _statement(n: Node, names: dict[Node, str], lines: bool, inner: dict[Graph, str]) -> list[str]:
-    """The line of a node, after the functions of the graphs that it is the first to hold."""
+def statement(
+    n: Node,
+    names: dict[Node, str],
+    inner: dict[Graph, str],
+    *,
+    lines: bool = True,
+    function: Callable[[Graph, str, bool], list[str]] | None = None,
+) -> list[str]:
+    """The line of a node, after the functions of the graphs that it is the first to hold: `inner`
+    has the names of those that were printed, and `function` prints one."""
+    function = function or function_lines
     args = [names[a] if isinstance(a, Node) else literal(a) for a in n.args]
     new = {g: f"{names[n]}_graph_{i}" for i, g in enumerate(subgraphs(n)) if g not in inner}
     inner.update(new)
-    functions = [f"    {x}" for graph in new for x in _function(graph, new[graph], lines)]
+    functions = [f"    {x}" for graph in new for x in function(graph, new[graph], lines)]
     text = f"    {names[n]} = {_call(n, args, [inner[g] for g in subgraphs(n)])}"
     found = [f"    {_found(n, names[n])}"] if is_definer(n) else []
     if not lines:
@@ -363,13 +382,16 @@ def example(fn: Callable[..., Any], seed: int = 0, **sizes: int) -> list[Any]:
     rng = np.random.default_rng(seed)
     values = []
     for name, text in fn.__annotations__.items():
-        if name in sizes:
-            values.append(sizes[name])
-            continue
-        aval = parse_aval(_SIZED.sub(lambda dims: str(eval(dims[0], {}, sizes)), text))
-        made = example_array(aval, rng)
-        values.append(abs(made) % 1 if aval.dtype.category == dt.FLOAT else made)
-    return [from_numpy(v) if isinstance(v, np.ndarray) else v for v in values]
+        values.append(sizes[name] if name in sizes else example_of(text, rng, sizes))
+    return values
+
+
+def example_of(text: str, rng: np.random.Generator, sizes: dict[str, int]) -> Any:
+    """A random value for an annotation."""
+    aval = parse_aval(_SIZED.sub(lambda dims: str(eval(dims[0], {}, sizes)), text))
+    made = example_array(aval, rng)
+    value = abs(made) % 1 if aval.dtype.category == dt.FLOAT else made
+    return from_numpy(value) if isinstance(value, np.ndarray) else value
 
 
 def example_array(aval: Aval, rng: np.random.Generator) -> Any:

@@ -1,9 +1,12 @@
 """Every transformation is a row of the table, and prints; kernels print as Python that runs."""
 
+import functools
+
 import pytest
 
 import codegen
 import eager
+from codegen import show
 from codegen.ir import expr
 from codegen.targets.python.runtime.flat import FlatProgram
 from eager.nn import functional as F
@@ -21,15 +24,23 @@ def step(x, w, i):
 ARGS = floats(6, 8), floats(8, 8, seed=1), ints(0, 6, 6)
 
 
+def called(function, names, arrays):
+    function(*map(arrays.__getitem__, names))
+
+
 @pytest.mark.parametrize(
     "name", ["fused", "hoisted", "placed", "split", "cut", "scheduled", "tiled"]
 )
 def test_printed_kernels_run(name):
     program, inputs = trace(step, *ARGS)
     results, texts, _ = codegen.run_stages(program)
-    functions = {}
-    exec(texts[name], functions)
+    printed, functions = {}, {}
+    exec(texts[name], printed)
     fused = getattr(results[name], "fused", results[name])
+    kernels = show.Kernels()
+    for kernel in fused.kernels():
+        first, arguments = kernels.call(kernel).rstrip(")").split("(")
+        functions[kernel.name] = functools.partial(called, printed[first], arguments.split(", "))
     for got, expected in zip(
         FlatProgram(fused, functions)(inputs), run_eager(step, ARGS), strict=True
     ):

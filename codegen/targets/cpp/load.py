@@ -37,7 +37,7 @@ def load(results: Mapping[str, Any], target: Target) -> Pending[Artifact]:
         runner = cpu.load(path.result()).runner(ENTRY, source.signature)
         seconds = begun + time.perf_counter() - start  # those that were spent on it alone
         runner.clocked = functools.partial(clocked, results["batched"], results["plan"], target)
-        figures = {"arena_bytes": results["plan"].arena_bytes, "build_us": int(1e6 * seconds)}
+        figures = {"arena_bytes": results["plan"].arena_bytes, "compiler_us": int(1e6 * seconds)}
         told = source.signature
         return Artifact(
             runner, source.kernels, plan=figures, callbacks=told.callbacks,

@@ -8,7 +8,8 @@ are calls of the headers' routines or of host callbacks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
 from codegen.ir.schema import Fused, Kernel, Library, Plan, Tiled
@@ -24,6 +25,7 @@ from codegen.targets.cpp.kernel import KernelText, emit_kernel
 from codegen.targets.cpp.table import size_text
 from eager.base import threads
 from eager.base.dataclass import dataclass
+from eager.base.fold_text import fold_text
 from eager.sizes.aval import Aval
 
 ENTRY = "jitcap_entry"
@@ -32,15 +34,19 @@ UNIT_BYTES = 10_000  # kernels of this much text are worth a compiler process of
 
 @dataclass(eq=False, slots=True)
 class Source:
-    """The text, to read; what the entry needs to be called; the kernels for `explain`. `files`: the
-    same as it is compiled (file name -> text), in parts that compile at the same time; `libraries`:
-    parts whose text other programs have, too."""
+    """Needs of the entry to be called, and the kernels for `explain`. `files`: what is compiled
+    (file name -> text), in parts that compile at the same time; `libraries`: parts whose text other
+    programs have, too; `show`: gives the whole as one text, to read."""
 
-    text: str
+    show: Callable[[], str]
     signature: artifact.Signature
     kernels: tuple[artifact.Kernel, ...]
     files: Mapping[str, str]
     libraries: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        return self.show()
 
 
 @dataclass(eq=False, slots=True)
@@ -72,8 +78,13 @@ class Spelled:
 
     @property
     def text(self) -> str:
-        functions = (text.text.replace("{name}", name) for name, text in self.texts.items())
-        return "\n\n".join(['#include "jitcap_kernel.h"', *functions])
+        """Each function once, by the name of the first kernel that it is."""
+        names: dict[str, list[str]] = {}
+        for name, text in self.texts.items():
+            names.setdefault(text.text, []).append(name)
+        functions = (text.replace("{name}", first) for text, (first, *_) in names.items())
+        equal = (f"// equal: {' '.join(each)}" for each in names.values() if len(each) > 1)
+        return "\n\n".join(['#include "jitcap_kernel.h"', *functions, "\n".join(equal)]).rstrip()
 
 
 Batched = batch_updates.Batched[Kernel | Library, KernelText]
@@ -151,8 +162,9 @@ def emit(batched: Batched, plan: Plan, clocks: Clocks | None = None) -> Source:
         declared = [*declared, "namespace jc {", *heads, "}"]
         files[f"kernels{i}.cpp"] = unit(part)
     files = {"graph.cpp": writer.main(here, declared, calls), **files}
-    whole, signed = writer.main(functions, [], calls), signature(fused, plan, writer.sites)
-    return Source(whole, signed, tuple(writer.kernels), files, libraries)
+    signed = signature(fused, plan, writer.sites)
+    show = functools.partial(writer.listing, functions, calls)
+    return Source(show, signed, tuple(writer.kernels), files, libraries)
 
 
 Functions = list[tuple[str, KernelText]]
@@ -164,6 +176,7 @@ class _Emission:
     def __init__(self, first_host: int, clocks: Clocks | None = None) -> None:
         self.first_host = first_host
         self.clocks = clocks
+        self.names: dict[str, str] = {}  # of functions: of the first kernel that one is
         self.functions: dict[str, tuple[str, KernelText]] = {}
         self.kernels: list[artifact.Kernel] = []
         self.bodies: dict[str, str] = {}  # lines -> the function, those that it calls before it
@@ -175,6 +188,8 @@ class _Emission:
     def lines(self, batched: Batched, places: Addresses) -> list[str]:
         """The calls of a program, or of a body."""
         calls: list[str] = places.sizes()
+        for name, text in batched.known.items():
+            self.names.setdefault(text.text, name)
         self.rooms |= places.has_scratch()
         left = batched.fused.failing()
         done = exchanged = 0
@@ -213,7 +228,7 @@ class _Emission:
         """The name of a kernel's function."""
         body = text.text
         if body not in self.functions:
-            name = f"k{len(self.functions)}"
+            name = self.names[body]
             self.functions[body] = name, text
             whole = body.replace("{name}", name)
             self.kernels.append(artifact.Kernel(name, whole, (kernel.note, kernel.where)))
@@ -246,6 +261,17 @@ class _Emission:
             text = [f"{head} {{", *("  " + line for line in lines), "  return 0;", "}"]
             self.bodies[key] = "\n".join(text)
         return f"body{list(self.bodies).index(key)}"
+
+    def listing(self, functions: Functions, calls: list[str]) -> str:
+        """The source to read: functions apart from each other, equal calls in a loop."""
+        spaced = [(name, replace(text, text=f"\n{text.text}")) for name, text in functions]
+        parts: list[str] = []
+        for line in calls:
+            if line.startswith((" ", "}")):
+                parts[-1] += f"\n{line}"
+            else:
+                parts.append(line)
+        return self.main(spaced, [], fold_text(parts, braces=True).text.split("\n"))
 
     def main(self, functions: Functions, declared: list[str], calls: list[str]) -> str:
         """The source with the entry, and with `functions`; `declared` stand elsewhere."""

@@ -7,6 +7,7 @@ more than once, and what is long, gets a name.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
 from codegen.ir import affine, expr
@@ -15,7 +16,8 @@ from codegen.ir.schema import Stage
 from codegen.ir.sizes import spelled
 from codegen.ir.walk import INFIX, Walk, bare
 
-INLINE = 40  # a value used once stands inside its user's line up to this length
+INLINE = 36  # a value used once stands inside its user's line up to this length, without digits
+_DIGITS = re.compile(r"\d")
 
 
 class Block(Walk[str]):
@@ -43,7 +45,7 @@ class Block(Walk[str]):
         return text if plain or self.stands_inside(x, text) else self.bind(x, text)
 
     def stands_inside(self, x: Expr, text: str) -> bool:
-        return self.uses.get(x, 2) == 1 and len(text) <= INLINE
+        return self.uses.get(x, 2) == 1 and len(_DIGITS.sub("", text)) <= INLINE
 
     def named(self, x: Expr) -> str:
         """The text of `x`, a literal or a name: computed here, before what follows."""

@@ -13,16 +13,26 @@ STEP = "    "
 
 
 def emit_kernel(k: Kernel) -> str:
-    buffers = {*k.reads(), *k.writes(), *map(name_of, k.symbols())} - {b.name for b in k.locals}
-    body = [f"{b.name} = empty({spelled(b.size)}, {b.dtype.name})" for b in k.locals]
-    block = Block()
-    for stage in k.stages:
-        body += _stage(stage, block)
+    """A function of a table of flat arrays."""
     return "\n".join([
         f"def {k.name}(B):  # {k.note} {k.where}".rstrip(),
-        *(f"{STEP}{name} = B['{name}']" for name in sorted(buffers)),
-        *(STEP + line for line in loops(k.rows, body or ["pass"])),
+        *(f"{STEP}{name} = B['{name}']" for name in sorted(buffers(k))),
+        *(STEP + line for line in body(k)),
     ])  # fmt: skip
+
+
+def buffers(k: Kernel) -> set[str]:
+    """The names of all that it is given."""
+    return {*k.reads(), *k.writes(), *map(name_of, k.symbols())} - {b.name for b in k.locals}
+
+
+def body(k: Kernel) -> list[str]:
+    """The lines of the function."""
+    lines = [f"{b.name} = empty({spelled(b.size)}, {b.dtype.name})" for b in k.locals]
+    block = Block()
+    for stage in k.stages:
+        lines += _stage(stage, block)
+    return loops(k.rows, lines or ["pass"])
 
 
 def loops(axes: Iterable[Axis], body: list[str]) -> list[str]:

@@ -21,17 +21,12 @@ from eager.sizes.substitute import substitute
 class FlatProgram:
     """Calls kernels and library ops in order over flat arrays."""
 
-    def __init__(self, fused: Fused, functions: Mapping[str, Any], inside: str = "") -> None:
-        """`inside`: what the names of its functions begin with."""
+    def __init__(self, fused: Fused, functions: Mapping[str, Any]) -> None:
         self.fused = fused
         self.functions = functions
-        self.inside = inside
         self.bodies = {
-            item: tuple(
-                FlatProgram(body["source"].fused, functions, body_name(inside, i, k))
-                for k, body in enumerate(item.bodies)
-            )
-            for i, item in enumerate(fused.items)
+            item: tuple(FlatProgram(body["source"].fused, functions) for body in item.bodies)
+            for item in fused.items
             if isinstance(item, Library)
         }
 
@@ -45,7 +40,7 @@ class FlatProgram:
         with np.errstate(all="ignore"):
             for item in self.fused.items:
                 if isinstance(item, Kernel):
-                    self.functions[self.inside + item.name](arrays)
+                    self.functions[item.name](arrays)
                 else:
                     self.step(item, memory)
         return memory.outputs()
@@ -123,11 +118,6 @@ def _call(step: Library, bodies: Bodies, given: list[Any]) -> Sequence[Array]:
 
 
 BODIES: Final = {"scan": _scan, "cond": _cond, "while_loop": _repeat, "call": _call}
-
-
-def body_name(inside: str, item: int, body: int) -> str:
-    """Prefix of the names of the kernels in a body of the step number `item`."""
-    return f"{inside}b{item}_{body}_"
 
 
 def _store(item: Library, results: Sequence[Array], memory: Memory) -> None:

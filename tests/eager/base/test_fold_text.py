@@ -1,0 +1,88 @@
+"""Lines that repeat are a loop, and the text means the same."""
+
+import random
+
+from eager.base.fold_text import Fixed, fold_text
+from tests.helpers.work import calls_made
+
+
+def run(text, families, **values):
+    """The values by name of a text, whose operations are recorded."""
+    scope = {"op": lambda *given: ("op", *given), **values}
+    scope |= {name: {} for name in families.values()}
+    exec(text, scope)
+    found = {}
+    for (before, after), name in families.items():
+        found |= {f"{before}{n}{after}": value for n, value in scope[name].items()}
+    own = {k: v for k, v in scope.items() if k[0] in "vw" and k not in families.values()}
+    return found | own
+
+
+def layers(rng):
+    """The lines of a stack of layers with a head, a tail and perhaps loops inside."""
+    lines, v = ["v0 = op()"], 0
+    for k in range(rng.randrange(4)):
+        v += 1
+        lines.append(f"v{v} = op(v{v - 1}, {k * k})")
+    count = rng.randrange(2, 9)
+    body = [(rng.randrange(1, 3), rng.randrange(5), rng.randrange(3)) for _ in range(count)]
+    weights = rng.randrange(1, 4)
+    for layer in range(rng.randrange(2, 9)):
+        w = weights * layer
+        lines += [f"w{w + k}_x = op({k})" for k in range(weights)]
+        for back, constant, kind in body:
+            v += 1
+            other = f"w{w + constant % weights}_x" if kind else f"{7 * layer + constant} * 2"
+            lines += [f"v{v} = op(v{max(v - back, 0)}, {other}, 'v1', 0.5)  # v1 {constant}"]
+        if rng.random() < 0.3:
+            for _ in range(rng.randrange(3, 30)):
+                v += 1
+                lines.append(f"v{v} = op(v{v - 1})")
+    return [*lines, f"v{v + 1} = op(v{v}, v0)"]
+
+
+def test_the_folded_text_means_the_same():
+    rng, shorter = random.Random(0), 0
+    for _ in range(150):
+        lines = layers(rng)
+        folded = fold_text(lines)
+        assert run(folded.text, folded.families) == run("\n".join(lines), {})
+        shorter += folded.text.count("\n") + 1 < len(lines) / 2
+    assert shorter > 50
+
+
+def test_a_text_without_repetition_stays():
+    lines = ["v1 = op(v0)", "v2 = op(v1, v1)", "return v2"]
+    folded = fold_text(lines)
+    assert (folded.text, folded.families) == ("\n".join(lines), {})
+    assert fold_text([]).text == ""
+
+
+def test_names_and_numbers():
+    lines = [
+        f"x{3 * k}_y = f(x{3 * k - 3}_y, {20 - k}, '{5}', {0.5}, i)  # 7" for k in range(1, 19)
+    ]
+    (line,) = fold_text(lines).text.splitlines()[1:]
+    assert line == "    x_y[3*j + 3] = f(x_y[3*j], 19 - j, '5', 0.5, i)  # 7"
+
+
+def test_what_is_fixed_stays():
+    inner = Fixed("def f():\n    v1 = 3")
+    lines = [inner, *(f"v{k} = op(v{k - 1})" for k in range(1, 40)), inner]
+    text = fold_text(lines).text
+    assert text.splitlines()[:2] == text.splitlines()[-2:] == ["def f():", "    v1 = 3"]
+
+
+def test_loops_in_c():
+    lines = [f"  k1(b[{3 * k}], arena + {64 * k});" for k in range(20)]
+    assert fold_text(lines, braces=True).text.splitlines() == [
+        "  for (int i = 0; i < 20; i++) {", "    k1(b[3*i], arena + (64*i));", "  }",
+    ]  # fmt: skip
+
+
+def test_many_lines_take_little_time():
+    def lines(n):
+        return [f"v{k} = op(v{k - 1}, {k * k % 7}, {k * k % 5})" for k in range(n)]
+
+    few, many = (calls_made(lambda n=n: fold_text(lines(n))) for n in (2000, 8000))
+    assert many < 5 * few
