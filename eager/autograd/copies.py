@@ -14,7 +14,7 @@ from eager.ops.pointwise import clone
 from eager.ops.view import permute
 
 # What stands in a tensor's dictionary beside what the user put there.
-_STATE = frozenset({"_index", "_grad", "_accumulate_hooks", "_retains", "_shard"})
+_STATE = frozenset({"_index", "_grad", "_accumulate_hooks", "_retains", "_shard", "_unreduced"})
 
 
 def own_attributes(self: Tensor) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-# (parameters, order) -> the norm of their gradients; (parameters, a bool) -> it is so on any rank.
-total_norm: Callable[[Any, float], Any] | None = None
+# (gradients, tensors that lie as they do, order) -> their norm; (parameters, a bool) -> it is so
+# on any rank.
+total_norm: Callable[[Any, Any, float], Any] | None = None
 on_any_rank: Callable[[Any, Any], Any] | None = None

@@ -498,5 +498,8 @@ def in_rows(grad: Tensor, of: Tensor) -> Tensor:
 
 def _own(grad: Tensor) -> Tensor:
     """A gradient that nothing else can reach: `p.grad.mul_()` must not change another tensor's
-    gradient."""
-    return grad.detach().clone()
+    gradient. It lies in the whole where the given one does."""
+    own = grad.detach().clone()
+    if grad._shard is not None:
+        own._shard = grad._shard
+    return own

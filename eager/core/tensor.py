@@ -85,6 +85,7 @@ class Tensor:
     _accumulate_hooks: dict[int, Any] | None = None
     _retains: bool = False
     _shard: Any = None  # its place in a tensor of several ranks: `eager.distributed.shards`
+    _unreduced: Any = None  # group whose ranks have other gradients, until its optimizer's step
     __array_priority__ = 1000  # NumPy's operators step back for ours
 
     if TYPE_CHECKING:  # installed from the registry

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from eager.autograd import is_grad_enabled, no_grad
 from eager.autograd.function import Function, once_differentiable
@@ -28,20 +28,15 @@ from eager.base.dtype import DType
 from eager.base.tree import mapped
 from eager.core.dispatch import tracing
 from eager.core.tensor import Tensor
-from eager.distributed.collectives import all_gather_into_tensor, reduce_scatter_tensor
-from eager.distributed.engine import ReduceOp
 from eager.distributed.groups import ProcessGroup, require_agreement, require_world, resolve
-from eager.distributed.shards import Shard, marked, own_shard, padded, part_of, shard_of
+from eager.distributed.shards import Spread, marked, shard_of
 from eager.distributed.work import Work
 from eager.nn.modules import ModuleDict, ModuleList
 from eager.nn.modules.module import Module
 from eager.nn.parameter import Parameter
 from eager.nn.utils.clip import clip_grad_norm_
-from eager.ops.create import empty
-from eager.ops.move import cat
 
 M = TypeVar("M", bound=Module)
-ALONE: Final = 1 << 18  # bytes of a parameter from which on it is gathered where it lies
 
 
 @dataclass(frozen=True)
@@ -66,14 +61,14 @@ class _Gather(Function):
         ctx.unit, ctx.whole = unit, None
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*rows)
-        whole = unit.gather(rows)
+        whole = unit.spread.gather(rows, unit.policy.param_dtype)
         if unit.frees:
 
             def again(i: int) -> Tensor:
                 saved = ctx.saved_tensors  # an error if they were written since
                 if ctx.whole is None:
                     with no_grad():
-                        ctx.whole = unit.gather(saved)
+                        ctx.whole = unit.spread.gather(saved, unit.policy.param_dtype)
                 return ctx.whole[i]
 
             whole = tuple(remade(w, functools.partial(again, i)) for i, w in enumerate(whole))
@@ -105,16 +100,15 @@ class Unit:
     ) -> None:
         self.names, self.parameters, self.holders = names, parameters, holders
         self.group, self.policy, self.frees = group, policy, frees
-        self.shards = [own_shard(tuple(p.shape), group) for p in parameters]
-        self.buckets = _buckets(parameters)
+        self.spread = Spread(parameters, group)
         self.syncs = True
         self.running = False
         self.whole: Any = None  # the whole parameters, while the module has them
         self.made_of: list[Any] = []  # `state()` then, if they were made by hand
         self.pending: list[Tensor | None] | None = None  # gradients that wait for a reduction
-        for p, shard in zip(parameters, self.shards, strict=True):
-            p.data = part_of(p.data, shard).clone()
-            marked(p, shard)
+        for i, p in enumerate(parameters):
+            p.data = self.spread.part(i, p.data).clone()
+            self.spread.mark(i, p)
 
     # -------------------------------------------------------------------------- parameters
     def put(self, tensors: Sequence[Tensor]) -> None:
@@ -135,29 +129,6 @@ class Unit:
         """Values by which one sees that whole parameters are those that a call would gather."""
         return [is_grad_enabled(), *(p._version for p in self.parameters)]
 
-    def gather(self, rows: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The whole parameters of all ranks' rows."""
-        whole: list[Any] = [None] * len(rows)
-        ranks, dtype = self.group.size(), self.policy.param_dtype
-        for bucket in self.buckets:
-            sent = [self._sent(rows[i], self.shards[i], dtype) for i in bucket]
-            own = sent[0] if len(sent) == 1 else cat(sent)
-            out = empty(ranks * own.numel(), dtype=own.dtype)
-            all_gather_into_tensor(out, own, self.group)
-            table, start = out.view(ranks, -1), 0
-            for i, part in zip(bucket, sent, strict=True):
-                shard, stop = self.shards[i], start + part.numel()
-                padded_shape = (ranks * shard.rows, *shard.shape[1:])
-                whole[i] = table[:, start:stop].reshape(padded_shape)[: shard.shape[0]]
-                start = stop
-        return tuple(whole)
-
-    def _sent(self, rows: Tensor, shard: Shard, dtype: DType | None) -> Tensor:
-        rows = rows.detach()
-        if dtype is not None and rows.is_floating_point():
-            rows = rows.to(dtype)
-        return padded(rows, shard.rows).reshape(-1)
-
     # --------------------------------------------------------------------------- gradients
     def reduce(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Gradients of the rows, from those of the whole parameters here: averaged over the
@@ -165,56 +136,20 @@ class Unit:
         if self.pending is not None:
             grads = [_sum(a, b) for a, b in zip(self.pending, grads, strict=True)]
             self.pending = None
-        found: list[Tensor | None] = [None] * len(grads)
         if not self.syncs:
             self.pending = [g if g is None else g.detach() for g in grads]
-            return found
+            return [None] * len(grads)
         each = zip(self.names, self.parameters, grads, strict=True)
         unused = [name for name, p, g in each if g is None and p.requires_grad]
         if unused and not tracing():
             require_agreement(self.group, f"a backward without {', '.join(unused)}")
-        for bucket in self.buckets:
-            used = [i for i in bucket if grads[i] is not None]
-            if used:
-                self._reduce(used, grads, found)
-        return found
-
-    def _reduce(self, used: Sequence[int], grads: Sequence[Any], found: list[Any]) -> None:
-        ranks, dtype = self.group.size(), self.policy.reduce_dtype
-        tables = []
-        for i in used:
-            g = grads[i] if dtype is None else grads[i].to(dtype)
-            tables.append(padded(g, ranks * self.shards[i].rows).reshape(ranks, -1))
-        table = tables[0] if len(tables) == 1 else cat(tables, 1)
-        own, start = empty(table.shape[1], dtype=table.dtype), 0
-        reduce_scatter_tensor(own, table, ReduceOp.AVG, self.group)
-        for i, part in zip(used, tables, strict=True):
-            shard, stop = self.shards[i], start + part.shape[1]
-            rows = own[start:stop].view(shard.rows, *shard.shape[1:])[: shard.sizes[0]]
-            found[i] = rows.to(self.parameters[i].dtype)
-            start = stop
+        return self.spread.reduce(grads, self.policy.reduce_dtype)
 
 
 def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     if a is None or b is None:
         return b if a is None else a
     return a + b
-
-
-def _buckets(parameters: Sequence[Tensor]) -> list[list[int]]:
-    """Numbers of the parameters that one collective moves: each large one, whose whole is then a
-    view of what arrives, and the small ones of a dtype together."""
-    small: dict[Any, list[int]] = {}
-    found = []
-    for i, p in enumerate(parameters):
-        if p.numel() * p.dtype.itemsize >= ALONE:
-            found.append([i])
-        elif p.dtype in small:
-            small[p.dtype].append(i)
-        else:
-            small[p.dtype] = [i]
-            found.append(small[p.dtype])
-    return found
 
 
 class FSDPModule:
@@ -385,7 +320,7 @@ def _give_rows(module: Any, state: dict[str, Any], prefix: str, about: Any) -> N
     for parameters now."""
     unit = module._fsdp
     named = {id(m): f"{prefix}{n}." if n else prefix for n, m in module.named_modules()}
-    for rows, shard, holders in zip(unit.parameters, unit.shards, unit.holders, strict=True):
+    for rows, shard, holders in zip(unit.parameters, unit.spread.shards, unit.holders, strict=True):
         for owner, name in holders:
             key = named[id(owner)] + name
             if key in state and state[key] is not rows:

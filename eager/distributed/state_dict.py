@@ -20,7 +20,8 @@ from eager.distributed.collectives import broadcast
 from eager.distributed.data_parallel import DistributedDataParallel
 from eager.distributed.groups import get_rank
 from eager.distributed.objects import broadcast_object_list
-from eager.distributed.shards import full_tensor, marked, part_of, shard_of
+from eager.distributed.optim import ZeroRedundancyOptimizer
+from eager.distributed.shards import full_tensor, placed_as, rows_as
 from eager.nn.modules.module import IncompatibleKeys, Module
 from eager.ops.create import empty
 from eager.optim import Optimizer
@@ -66,7 +67,7 @@ def set_model_state_dict(
     state = dict(_received(dict(model_state_dict), how))
     for name, own in model.state_dict().items():
         if name in state:
-            state[name] = _own_rows(state[name], own)
+            state[name] = rows_as(own, state[name])
     return model.load_state_dict(state, strict=how.strict and not how.ignore_frozen_params)
 
 
@@ -79,10 +80,10 @@ def get_optimizer_state_dict(
     state: dict[str, Any] = {}
     groups: list[dict[str, Any]] = []
     for each in _listed(optimizers):
-        given = each.state_dict()
+        given = _state_of(each)
         everything = [p for g in each.param_groups for p in g["params"]]
         for i, values in given["state"].items():
-            state[names[id(everything[i])]] = _told(values, everything[i])
+            state[names[id(everything[i])]] = mapped(partial(placed_as, everything[i]), values)
         start = 0
         for group in given["param_groups"]:
             stop = start + len(group["params"])
@@ -105,7 +106,7 @@ def set_optimizer_state_dict(
     given = _received(dict(optim_state_dict), how)
     by_name = {name: group for group in given["param_groups"] for name in group["params"]}
     for each in _listed(optimizers):
-        own = each.state_dict()
+        own = _state_of(each)
         everything = [p for g in each.param_groups for p in g["params"]]
         state = {}
         for i, p in enumerate(everything):
@@ -154,6 +155,13 @@ def _listed(optimizers: Optimizers) -> list[Optimizer]:
     return [optimizers] if isinstance(optimizers, Optimizer) else [*optimizers]
 
 
+def _state_of(optimizer: Optimizer) -> dict[str, Any]:
+    """Its `state_dict()`; of what is spread by rows, this rank's."""
+    if isinstance(optimizer, ZeroRedundancyOptimizer) and optimizer.by_rows:
+        return optimizer.own_state_dict()
+    return optimizer.state_dict()
+
+
 def _formed(state: dict[str, Any], how: StateDictOptions) -> dict[str, Any]:
     """The state as it is asked for."""
     if not how.full_state_dict:
@@ -168,30 +176,8 @@ def _formed(state: dict[str, Any], how: StateDictOptions) -> dict[str, Any]:
     return found if kept else {}
 
 
-def _told(values: Any, p: Tensor) -> Any:
-    """State of a parameter, of which what lies as its rows do says so."""
-
-    def told(v: Any) -> Any:
-        shard = shard_of(p) if _lies_as(v, p) else None
-        return v if shard is None else marked(v.detach(), shard)
-
-    return mapped(told, values)
-
-
-def _lies_as(value: Any, p: Tensor) -> bool:
-    return isinstance(value, Tensor) and value.ndim > 0 and value.shape == p.shape
-
-
-def _own_rows(value: Any, own: Tensor) -> Any:
-    """Part of a whole tensor at the place of `own`; anything else as it is."""
-    shard = shard_of(own)
-    if shard is None or not isinstance(value, Tensor) or tuple(value.shape) != shard.shape:
-        return value
-    return part_of(value, shard)
-
-
 def _part_of_state(p: Tensor, value: Any) -> Any:
-    part = _own_rows(value, p)
+    part = rows_as(p, value)
     return part.clone() if isinstance(part, Tensor) else part  # the optimizer takes it as it is
 
 

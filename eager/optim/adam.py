@@ -36,6 +36,7 @@ class Adam(Optimizer):
     `decoupled_weight_decay`."""
 
     like_parameter = "exp_avg"
+    by_element = True
 
     def __init__(
         self,
@@ -135,6 +136,7 @@ class Adamax(Optimizer):
     7.1)."""
 
     like_parameter = "exp_avg"
+    by_element = True
 
     def __init__(
         self,
@@ -181,6 +183,7 @@ class NAdam(Optimizer):
     """Adam with Nesterov momentum (Dozat 2016)."""
 
     like_parameter = "exp_avg"
+    by_element = True
 
     def __init__(
         self,
@@ -242,6 +245,7 @@ class RAdam(Optimizer):
     """Adam with a rectified variance (Liu et al. 2020)."""
 
     like_parameter = "exp_avg"
+    by_element = True
 
     def __init__(
         self,

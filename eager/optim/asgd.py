@@ -15,6 +15,7 @@ class ASGD(Optimizer):
     average of p from step `t0` on (Polyak, Juditsky 1992)."""
 
     like_parameter = "ax"
+    by_element = True
 
     def __init__(
         self,

@@ -122,7 +122,9 @@ class Optimizer(_Hooked):
     for its state; or it defines `step` itself, as in PyTorch."""
 
     like_parameter = ""  # the name of state that has its parameter's dtype
-    by_element = True  # each element is updated for itself: a rank does it for the rows it has
+    # True: each element is updated for itself, and a rank does it for the rows that it has. False:
+    # it looks at whole parameters. None: a class of its own `step` or `update` does not say.
+    by_element: bool | None = None
     _opt_called = False  # whether a step was tried, which schedulers ask
     _slots: Any = None  # parameter -> dict: `state`, and what is allocated ahead
     # What is allocated ahead, to know it by; None once `state` was read, and nothing is any more.
@@ -132,6 +134,8 @@ class Optimizer(_Hooked):
         super().__init_subclass__(**kwargs)
         if "step" in vars(cls):  # which does not say so
             cls._opt_called = True
+        if "by_element" not in vars(cls) and vars(cls).keys() & {"step", "update"}:
+            cls.by_element = None
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         try:
@@ -195,7 +199,7 @@ class Optimizer(_Hooked):
             )
         group["params"] = listed
         _check_parameters(group["params"], bool(self.defaults.get("differentiable")))
-        if not self.by_element and any(p._shard is not None for p in group["params"]):
+        if self.by_element is False and any(p._shard is not None for p in group["params"]):
             raise ValueError(
                 f"{type(self).__name__} looks at whole parameters, and of those under fully_shard "
                 "each rank has rows: use one that updates each element for itself, as AdamW does"

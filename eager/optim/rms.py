@@ -15,6 +15,7 @@ class RMSprop(Optimizer):
     `centered`) (Hinton 2012)."""
 
     like_parameter = "square_avg"
+    by_element = True
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class Adagrad(Optimizer):
     """p -= lr g / (sqrt(sum of g^2 so far) + eps) (Duchi, Hazan, Singer 2011)."""
 
     like_parameter = "sum"
+    by_element = True
 
     def __init__(
         self,
@@ -129,6 +131,7 @@ class Adadelta(Optimizer):
     """Steps as large as past steps were, relative to past gradients (Zeiler 2012)."""
 
     like_parameter = "square_avg"
+    by_element = True
 
     def __init__(
         self,

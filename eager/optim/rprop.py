@@ -15,6 +15,7 @@ class Rprop(Optimizer):
     etas[0] (and waits) when it turns (Riedmiller, Braun 1993). For full batches."""
 
     like_parameter = "prev"
+    by_element = True
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ class SGD(Optimizer):
     """v = momentum v + (1 - dampening) g; p -= lr v (or lr (g + momentum v) with `nesterov`)."""
 
     like_parameter = "momentum_buffer"
+    by_element = True
 
     def __init__(
         self,

@@ -114,7 +114,7 @@ CLAIMS = {
     "docs/distributed.md": {
         "`eager.distributed` has": SELF + "test_the_extras_exist",
         "and is started by": RANKS + "the_example_by_the_launcher",
-        "`dist.optim.Zero": RANKS + "three_ranks",
+        "`dist.optim.Zero": RANKS + "three_ranks " + RANKS + "sharding",
         "**Sharding.**": RANKS + "sharding",
         "A unit's parameters": RANKS + "sharding tests/eager/distributed/test_sharded_steps.py",
         "`model.state_dict()` has": RANKS + "sharding",

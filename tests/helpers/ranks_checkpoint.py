@@ -116,10 +116,11 @@ def sharded(seed):
     return model, eager.optim.AdamW(model.parameters(), 0.05)
 
 
-def spread(seed):
+def spread(seed, group=None):
     eager.manual_seed(seed)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1)))
-    return model, ZeroRedundancyOptimizer(model.parameters(), eager.optim.AdamW, lr=0.05)
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1))
+    model = DistributedDataParallel(model, process_group=group)
+    return model, ZeroRedundancyOptimizer(model.parameters(), eager.optim.AdamW, group, lr=0.05)
 
 
 def parts_of_models_and_optimizers(r, n, at):
@@ -155,6 +156,17 @@ def parts_of_models_and_optimizers(r, n, at):
         assert own.param_groups[0]["lr"] == 0.05, own.param_groups[0]
         assert (alone[0].weight == whole).all()
         assert all(own.state[p]["exp_avg"].shape == p.shape for p in alone.parameters())
+        if made is spread:  # each rank's rows, which two ranks share another way
+            assert len([*(at / "spread").glob("*.safetensors")]) == n
+            pair = dist.new_group([0, 1])
+            if r < 2:
+                model, opt = made(5, pair)
+                state = {"model": model, "opt": opt}
+                dcp.load(state, checkpoint_id=at / "spread", process_group=pair)
+                found = opt.own_state_dict()["state"]
+                for i, p in enumerate(alone.parameters()):
+                    moments = shards.full_tensor(found[i]["exp_avg"])
+                    assert (moments == own.state[p]["exp_avg"]).all()
         if made is sharded:
             other = nn.Sequential(nn.Linear(6, 5 + n))
             fully_shard(other)

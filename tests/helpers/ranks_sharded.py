@@ -11,8 +11,9 @@ import eager
 import eager.distributed as dist
 from eager import nn
 from eager.core.storage import owner_of
-from eager.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, Unit, fully_shard
-from eager.distributed.shards import full_tensor, marked, shard_of
+from eager.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from eager.distributed.optim import ZeroRedundancyOptimizer
+from eager.distributed.shards import Spread, full_tensor, marked, shard_of
 from eager.distributed.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -21,6 +22,7 @@ from eager.distributed.state_dict import (
     set_optimizer_state_dict,
 )
 from eager.nn import functional as F
+from eager.nn.parallel import DistributedDataParallel
 from jitcap import jit
 
 WHOLE = StateDictOptions(full_state_dict=True)
@@ -70,14 +72,15 @@ def loss_of(model, x, y):
     return F.cross_entropy(out.reshape(-1, out.shape[-1]), y.reshape(-1))
 
 
-def trained(model, opt, kind, r, n, steps=4, compiled=None, rows=(3, 2)):
+def trained(model, opt, kind, r, n, steps=4, compiled=None, rows=(3, 2), clips=True):
     """Losses of steps on this rank's part of batches of two sizes."""
 
     def step(x, y):
         opt.zero_grad()
         loss = loss_of(model, x, y)
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        if clips:
+            nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         opt.step()
         return loss
 
@@ -95,7 +98,7 @@ def trained(model, opt, kind, r, n, steps=4, compiled=None, rows=(3, 2)):
 
 
 def apart(a, b):
-    return max((x - y).abs().max().item() for x, y in zip(a, b, strict=True))
+    return max((x - y).abs().max().item() for x, y in zip(a, b, strict=True) if x.numel())
 
 
 def whole(model):
@@ -120,16 +123,16 @@ def memory(r, n):
     """Whole parameters live from a layer's call to its end, and again while its derivative is
     taken."""
     arrays, most = [], []
-    gather = Unit.gather
+    gather = Spread.gather
 
-    def watched(self, rows):
-        found = gather(self, rows)
+    def watched(self, rows, dtype=None):
+        found = gather(self, rows, dtype)
         arrays.extend(weakref.ref(owner_of(w._array)) for w in found)
         most.append(sum(ref() is not None for ref in arrays))
         return found
 
     model = shard_all(nn.Sequential(*(nn.Linear(6, 6) for _ in range(5))))
-    Unit.gather = watched
+    Spread.gather = watched
     try:
         y = model(eager.ones(2, 6))
         assert not any(ref() is not None for ref in arrays) and len(arrays) == 10
@@ -142,7 +145,7 @@ def memory(r, n):
         y.sum().backward()
         assert len(arrays) == 20 and not any(ref() is not None for ref in arrays)
     finally:
-        Unit.gather = gather
+        Spread.gather = gather
     for layer in (*model, kept):
         assert layer.weight.grad.shape == layer.weight.shape == shard_of(layer.weight).sizes
         assert layer.weight.shape[0] <= -(-6 // n) and isinstance(layer, FSDPModule)
@@ -166,6 +169,8 @@ def accumulation(r, n):
     for order in (2, 1, float("inf")):
         total = nn.utils.clip_grad_norm_(model.parameters(), 1e9, order)
         assert abs(total - nn.utils.clip_grad_norm_(alone.parameters(), 1e9, order)) < 1e-12
+        by_hand = nn.utils.get_total_norm([p.grad for p in model.parameters()], order)
+        assert abs(total - by_hand) < 1e-12
     expected = nn.utils.clip_grad_norm_(alone.parameters(), 0.1)
     assert abs(model.clip_grad_norm_(0.1) - expected) < 1e-12
     assert abs(nn.utils.clip_grad_norm_(model.parameters(), 1.0) - 0.1) < 1e-6
@@ -287,16 +292,115 @@ def by_hand(r, n):
 
 def overflow(r, n):
     """An overflow on one rank skips the step on all."""
-    model = fully_shard(nn.Linear(4, 4 * n))
-    opt, scaler = eager.optim.SGD(model.parameters(), 0.1), eager.amp.GradScaler("cpu")
-    model(eager.ones(1, 4)).sum().backward()
-    if r == n - 1:
-        model.weight.grad[0] = float("inf")
-    before = model.weight.clone()
-    scaler.unscale_(opt)
-    scaler.step(opt)
-    scaler.update()
-    assert (model.weight == before).all() and scaler.get_scale() == 2.0**15
+    for spreads in (True, False):
+        model = nn.Linear(4, 4 * n)
+        if spreads:
+            opt = eager.optim.SGD(fully_shard(model).parameters(), 0.1)
+        else:
+            sgd = eager.optim.SGD
+            opt = ZeroRedundancyOptimizer(model.parameters(), sgd, lr=0.1, reduce_gradients=True)
+        scaler = eager.amp.GradScaler("cpu")
+        model(eager.ones(1, 4)).sum().backward()
+        if r == n - 1:
+            model.weight.grad[0] = float("inf")
+        before = model.weight.clone()
+        scaler.unscale_(opt)
+        scaler.step(opt)
+        scaler.update()
+        assert (model.weight == before).all() and scaler.get_scale() == 2.0**15
+
+
+class Scaled(nn.Sequential):
+    """Fewer rows than ranks, no rows, and no dimensions."""
+
+    def __init__(self):
+        super().__init__(*mlp())
+        self.one, self.none = nn.Parameter(eager.ones(1, 3)), nn.Parameter(eager.zeros(0, 2))
+        self.scale = nn.Parameter(eager.tensor(1.5))
+
+    def forward(self, x):
+        return super().forward(x) * self.scale * self.one + self.none.sum()
+
+
+def scaled():
+    return Scaled()
+
+
+def zero_by_rows(r, n):
+    """State spread by rows: with gradients of data parallel, and with each rank's own."""
+    alone = made(scaled)
+    own = eager.optim.AdamW(alone.parameters(), 1e-2)
+    trained(alone, own, mlp, 0, 1, rows=(3 * n, 2 * n))
+    for reduces in (False, True):
+        for compiled in (None, "python"):
+            model, how = made(scaled), {}
+            if reduces:
+                how = {"reduce_gradients": True, "max_norm": 0.5}
+            net = model if reduces else DistributedDataParallel(model)
+            opt = ZeroRedundancyOptimizer(model.parameters(), eager.optim.AdamW, lr=1e-2, **how)
+            trained(net, opt, mlp, r, n, compiled=compiled, clips=not reduces)
+            assert apart(model.parameters(), alone.parameters()) < 1e-12
+            opt.consolidate_state_dict(n - 1)
+            if r == n - 1:
+                found, expected = (o.state_dict()["state"] for o in (opt, own))
+                assert found.keys() == expected.keys()
+                for i, values in expected.items():
+                    assert apart(found[i].values(), values.values()) < 1e-12
+    rows = [s["exp_avg"] for s in opt.optim.state.values()]
+    assert sum(t.numel() for t in rows) < 1.4 / n * sum(p.numel() for p in alone.parameters())
+    _whole_and_parts(opt, model, r)
+    _raises(ValueError, "give it max_norm", nn.utils.clip_grad_norm_, model.parameters(), 1.0)
+    _raises(RuntimeError, "is not copied", copy.deepcopy, opt)
+    _raises(ValueError, "max_norm is for reduce_gradients", ZeroRedundancyOptimizer,
+            model.parameters(), eager.optim.SGD, max_norm=1.0)  # fmt: skip
+
+
+def _whole_and_parts(opt, model, r):
+    """States by name, as `get_optimizer_state_dict` gives them, are loaded into another one."""
+    given = [get_optimizer_state_dict(model, opt, options=how) for how in (None, WHOLE)]
+    first = given[0]["state"]["0.weight"]["exp_avg"]
+    assert shard_of(first).shape == (7, 5) and given[1]["state"]["0.weight"]["exp_avg"].shape == (
+        7,
+        5,
+    )
+    for state in given:
+        other = made(scaled, seed=8)
+        again = ZeroRedundancyOptimizer(other.parameters(), eager.optim.AdamW, lr=1.0)
+        set_optimizer_state_dict(other, again, state)
+        assert again.param_groups[0]["lr"] == 1e-2
+        theirs, ours = again.own_state_dict()["state"], opt.own_state_dict()["state"]
+        for i, values in ours.items():
+            assert all((theirs[i][k] == v).all() for k, v in values.items())
+
+
+class Norms(eager.optim.Optimizer):
+    """One that does not say that it updates each element for itself: it does not."""
+
+    def __init__(self, params, lr):
+        super().__init__(params, {"lr": lr})
+
+    def update(self, parameter, gradient, state, group):
+        parameter.sub_(gradient / gradient.norm() * group["lr"])
+
+
+def zero_by_owners(r, n):
+    """An optimizer that looks at whole parameters has them."""
+    for kind, said in ((eager.optim.Muon, "updates each"), (Norms, "by_element = True")):
+        weights = [
+            [nn.Parameter(eager.arange(6.0).reshape(2, 3) + k) for k in range(2 * n)] for _ in "ab"
+        ]
+        opts = [ZeroRedundancyOptimizer(weights[0], kind, lr=0.1), kind(weights[1], lr=0.1)]
+        for opt, those in zip(opts, weights, strict=True):
+            for k, w in enumerate(those):
+                w.grad = eager.arange(6.0).reshape(2, 3) * (k + 1)
+            opt.step()
+        assert apart(*weights) < 1e-6
+        _raises(ValueError, said, ZeroRedundancyOptimizer, weights[0], kind, lr=0.1,
+                reduce_gradients=True)  # fmt: skip
+        opts[0].consolidate_state_dict()
+        if r == 0 and kind is not Norms:
+            assert len(opts[0].optim.state) == 2
+            assert [*opts[0].state_dict()["state"]] == [*range(2 * n)]
 
 
 def sharding_mistakes(r, n):
@@ -311,6 +415,8 @@ def sharding_mistakes(r, n):
     scaled.weight = nn.Parameter(eager.tensor(0.5))
     _raises(ValueError, "weight has no dimensions", fully_shard, scaled)
     _raises(RuntimeError, "is not copied", copy.deepcopy, nn.Sequential(layer))
+    _raises(ValueError, "sharded already", ZeroRedundancyOptimizer, [layer.weight],
+            eager.optim.SGD)  # fmt: skip
     _raises(ValueError, "looks at whole parameters", eager.optim.Muon, [layer.weight])
     y = layer(eager.ones(1, 4).requires_grad_())
     with eager.no_grad():
@@ -326,7 +432,7 @@ def sharding_mistakes(r, n):
 
 
 CASES = (training, memory, accumulation, odd_parameters, mixed_precision, states, by_hand, overflow,
-         sharding_mistakes)  # fmt: skip
+         zero_by_rows, zero_by_owners, sharding_mistakes)  # fmt: skip
 
 if __name__ == "__main__":
     main(CASES)

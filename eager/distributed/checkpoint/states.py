@@ -74,6 +74,8 @@ def _beside_parameters(target: Any) -> Callable[..., Shard | None]:
     if isinstance(target, Optimizer):
         numbered = {id(p): p for g in target.param_groups for p in g["params"]}
         parameters = [*numbered.values()]
+    if isinstance(target, ZeroRedundancyOptimizer):
+        parameters = target.parts
 
     def beside(path: Path, shape: tuple[int, ...], *, local: bool = False) -> Shard | None:
         if len(path) < 3 or path[0] != "state" or type(path[1]) is not int or not shape:

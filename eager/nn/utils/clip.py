@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eager.autograd import no_grad
@@ -24,17 +24,33 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The p-norm of all elements of all tensors together: a 0-d tensor. RuntimeError if it is not
-    finite (when asked)."""
+    """The p-norm of all elements of all tensors together: a 0-d tensor. Of the gradients that
+    backward left for sharded parameters, that of all ranks, which all call it (a copy of one is a
+    tensor like any other). RuntimeError if it is not finite (when asked)."""
     given = list(tensors)
-    if not given:
-        return Tensor([0.0]).squeeze(0)
-    with no_grad():
-        norms = [t.norm(float(norm_type)) for t in given]
-        total = stack(norms).norm(float(norm_type))
+    return _total_norm(given, given, norm_type, error_if_nonfinite)
+
+
+def _total_norm(
+    gradients: list[Tensor], of: list[Tensor], norm_type: float, error_if_nonfinite: bool
+) -> Tensor:
+    """`of` says where the gradients lie: themselves, or their parameters."""
+    if sharded.total_norm is None:
+        total = norm_of(gradients, norm_type)
+    else:
+        total = sharded.total_norm(gradients, of, norm_type)
     if error_if_nonfinite:
         _require_finite(total, norm_type)
     return total
+
+
+def norm_of(tensors: Sequence[Tensor], norm_type: float) -> Tensor:
+    """The p-norm of all elements that are here: a 0-d tensor."""
+    if not tensors:
+        return Tensor([0.0]).squeeze(0)
+    with no_grad():
+        norms = [t.norm(float(norm_type)) for t in tensors]
+        return stack(norms).norm(float(norm_type))
 
 
 def _require_finite(total: Tensor, norm_type: float) -> None:
@@ -59,22 +75,20 @@ def clip_grad_norm_(
     that of all ranks) is at most `max_norm`. Returns the norm before."""
     learned = _with_gradients(parameters)
     gradients: list[Any] = [p.grad for p in learned]
-    if sharded.total_norm is None:
-        total = get_total_norm(gradients, norm_type, error_if_nonfinite)
-    else:
-        total = sharded.total_norm(learned, norm_type)
-        if error_if_nonfinite:
-            _require_finite(total, norm_type)
-    clip_grads_with_norm_(gradients, max_norm, total)
+    total = _total_norm(gradients, learned, norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(learned, max_norm, total)
     return total
 
 
-def clip_grads_with_norm_(gradients: Iterable[Tensor], max_norm: float, total_norm: Tensor) -> None:
-    """Multiply each gradient by min(1, max_norm / (total_norm + 1e-6)): no look at the values, so
+def clip_grads_with_norm_(
+    parameters: Any, max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Multiply the gradients by min(1, max_norm / (total_norm + 1e-6)): no look at the values, so
     it stays in the graph."""
     with no_grad():
         factor = (max_norm / (total_norm + 1e-6)).clamp(max=1.0)
-        for gradient in gradients:
+        for p in _with_gradients(parameters):
+            gradient: Any = p.grad
             gradient.mul_(factor)
 
 

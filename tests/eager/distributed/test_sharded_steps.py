@@ -21,7 +21,7 @@ def engine(monkeypatch):
     made = late_engine.LateEngine(RANKS)
     late_engine.world(made)
     dist.set_debug_level("OFF")
-    monkeypatch.setattr("eager.distributed.fsdp.ALONE", 1 << 12)  # small matrices are large here
+    monkeypatch.setattr("eager.distributed.shards.ALONE", 1 << 12)  # small matrices are large here
     yield made
     dist.set_debug_level("DETAIL")
     dist.destroy_process_group()

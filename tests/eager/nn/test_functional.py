@@ -211,6 +211,12 @@ def test_clipping():
         )
         for p, q in zip(ps, qs, strict=True):
             same(p.grad, q.grad)
+    for lib, those in ((eager, ps), (torch, qs)):
+        total = lib.nn.utils.get_total_norm([p.grad for p in those], 3.0)
+        lib.nn.utils.clip_grads_with_norm_(those, 0.7, total)
+    for p, q in zip(ps, qs, strict=True):
+        same(p, q)
+        same(p.grad, q.grad)
     eager.nn.utils.clip_grad_value_(ps, 0.05)
     assert max(p.grad.abs().max().item() for p in ps) <= 0.05 + 1e-7
     ps[0].grad.fill_(float("inf"))
