@@ -14,7 +14,6 @@ when the next operation runs; around the others the program splits.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -23,19 +22,27 @@ import numpy as np
 
 from eager.autograd import no_grad
 from eager.base.dataclass import dataclass
+from eager.base.dtype import float32
 from eager.base.host_only import host_only
 from eager.core.dispatch import tracing
 from eager.core.op import Op
 from eager.core.tensor import Tensor, require_writable, wrap
 from eager.device.array import DeviceArray
 from eager.distributed.engine import DistError, ReduceOp, Request, wait
-from eager.distributed.groups import ProcessGroup, require_agreement, require_world, resolve
+from eager.distributed.groups import (
+    ProcessGroup,
+    require_agreement,
+    require_world,
+    resolve,
+    told,
+)
 from eager.distributed.ops import (
     ALL_GATHER,
     ALL_REDUCE,
     ALL_TO_ALL,
     BROADCAST,
     REDUCE_SCATTER,
+    exchanged,
 )
 from eager.distributed.work import Work, taken
 from eager.ops.create import zeros
@@ -85,12 +92,9 @@ def _memory(tensor: Any, name: str, *, written: bool, rows: bool = False) -> _Me
 
 
 def _launch(
-    group: ProcessGroup, name: str, tensor: Tensor | None, detail: str, start: Start, end: Any,
-    *, async_op: bool, pair: bool = False,
-) -> Work | None:  # fmt: skip
+    group: ProcessGroup, what: str, start: Start, end: Any, *, async_op: bool, pair: bool = False
+) -> Work | None:
     """Start a collective; wait for it unless it is asynchronous."""
-    of = "" if tensor is None else f" of {list(tensor.shape)} {tensor.dtype}"
-    what = f"{name}{of}{detail}"
     if not pair:
         require_agreement(group, what)
     work = Work(start(), group, what, end)
@@ -98,6 +102,11 @@ def _launch(
         return work
     work.wait()
     return None
+
+
+def _told(name: str, tensor: Tensor, shape: Sequence[int] | None = None, **how: Any) -> str:
+    """A collective of a tensor, which is sent as it is, or as one of another shape."""
+    return told(name, tensor.shape if shape is None else shape, tensor.dtype.np, **how)
 
 
 def _none(async_op: bool, group: ProcessGroup | None = None) -> Work | None:
@@ -168,7 +177,7 @@ def all_reduce(
         return _in_graph(found, ALL_REDUCE, tensor, tensor, async_op, reduction=op.value)
     mine = _memory(tensor, "all_reduce", written=True)
     return _launch(
-        found, "all_reduce", tensor, f" by {op!r}",
+        found, _told("all_reduce", tensor, reduction=op.value),
         lambda: found.engine.all_reduce(mine.array, op), mine.finish, async_op=async_op,
     )  # fmt: skip
 
@@ -190,7 +199,7 @@ def broadcast(
     mine = _memory(tensor, "broadcast", written=found.rank() != root)
     end = None if found.rank() == root else mine.finish
     return _launch(
-        found, "broadcast", tensor, f" from {found.ranks[root]}",
+        found, _told("broadcast", tensor, root=root),
         lambda: found.engine.broadcast(mine.array, root), end, async_op=async_op,
     )  # fmt: skip
 
@@ -210,7 +219,7 @@ def all_gather_into_tensor(
     out = _memory(output_tensor, name, written=True)
     mine = _memory(input_tensor, name, written=False)
     return _launch(
-        found, name, input_tensor, "",
+        found, _told("all_gather", input_tensor, [input_tensor.numel()]),
         lambda: found.engine.all_gather(out.array, mine.array), out.finish, async_op=async_op,
     )  # fmt: skip
 
@@ -226,7 +235,7 @@ def all_gather(
     mine = _memory(tensor, "all_gather", written=False, rows=True)
     out = _rows("all_gather", tensor_list, tensor, found.size(), written=True)
     return _launch(
-        found, "all_gather", tensor, "",
+        found, _told("all_gather", tensor),
         lambda: found.engine.all_gather(out, mine.array), lambda: _spread(out, tensor_list),
         async_op=async_op,
     )  # fmt: skip
@@ -267,7 +276,7 @@ def reduce_scatter_tensor(
     out = _memory(output, name, written=True)
     mine = _memory(input, name, written=False)
     return _launch(
-        found, name, input, f" by {op!r}",
+        found, _told("reduce_scatter", input, [input.numel()], reduction=op.value),
         lambda: found.engine.reduce_scatter(out.array, mine.array, op), out.finish,
         async_op=async_op,
     )  # fmt: skip
@@ -286,7 +295,7 @@ def reduce_scatter(
     rows = _rows("reduce_scatter", input_list, output, found.size(), written=False)
     out = _memory(output, "reduce_scatter", written=True, rows=True)
     return _launch(
-        found, "reduce_scatter", output, f" by {op!r}",
+        found, _told("reduce_scatter", output, reduction=op.value),
         lambda: found.engine.reduce_scatter(out.array, rows, op), out.finish, async_op=async_op,
     )  # fmt: skip
 
@@ -310,19 +319,15 @@ def all_to_all_single(
         raise TypeError(f"{name}(): the tensors are {input.dtype} and {output.dtype}")
     received = _split_sizes(name, output, output_split_sizes, found.size(), "output")
     sent = _split_sizes(name, input, input_split_sizes, found.size(), "input")
+    equal = output_split_sizes is None and input_split_sizes is None
+    rows = {k: () if equal else tuple(n) for k, n in (("received", received), ("sent", sent))}
     if tracing():
-        equal = output_split_sizes is None and input_split_sizes is None
-        rows = {k: () if equal else tuple(n) for k, n in (("received", received), ("sent", sent))}
         return _in_graph(found, ALL_TO_ALL, output, input, async_op, **rows)
-    each = math.prod(input.shape[1:])
     out = _memory(output, name, written=True)
     mine = _memory(input, name, written=False)
     return _launch(
-        found, name, None, f" of {input.dtype}",
-        lambda: found.engine.all_to_all(
-            out.array, mine.array, [n * each for n in received], [n * each for n in sent]
-        ), out.finish,
-        async_op=async_op,
+        found, _told("all_to_all", input, **rows),
+        lambda: exchanged(out.array, mine.array, found, **rows), out.finish, async_op=async_op,
     )  # fmt: skip
 
 
@@ -363,8 +368,8 @@ def all_to_all(
     mine = np.concatenate(sent)
     ends = np.cumsum(lengths)[:-1]
     return _launch(
-        found, name, None, f" of {input_tensor_list[0].dtype}",
-        lambda: found.engine.all_to_all(out, mine, lengths, [len(a) for a in sent]),
+        found, told("all_to_all", [0], mine.dtype, sent=lengths),
+        lambda: exchanged(out, mine, found, lengths, [len(a) for a in sent]),
         lambda: _spread(np.split(out, ends), output_tensor_list), async_op=async_op,
     )  # fmt: skip
 
@@ -388,7 +393,7 @@ def reduce(
     is_root = found.rank() == root
     mine = _memory(tensor, "reduce", written=is_root)
     return _launch(
-        found, "reduce", tensor, f" by {op!r} to {found.ranks[root]}",
+        found, _told("reduce", tensor, reduction=op.value, root=root),
         lambda: found.engine.reduce(mine.array, op, root), mine.finish if is_root else None,
         async_op=async_op,
     )  # fmt: skip
@@ -417,7 +422,7 @@ def gather(
     elif gather_list:
         raise ValueError(f"gather(): rank {found.ranks[root]} alone gets the list")
     return _launch(
-        found, "gather", tensor, f" to {found.ranks[root]}",
+        found, _told("gather", tensor, root=root),
         lambda: found.engine.gather(out, mine.array, root), end, async_op=async_op,
     )  # fmt: skip
 
@@ -443,7 +448,7 @@ def scatter(
         raise ValueError(f"scatter(): rank {found.ranks[root]} alone gives the list")
     mine = _memory(tensor, "scatter", written=True, rows=True)
     return _launch(
-        found, "scatter", tensor, f" from {found.ranks[root]}",
+        found, _told("scatter", tensor, root=root),
         lambda: found.engine.scatter(mine.array, rows, root), mine.finish, async_op=async_op,
     )  # fmt: skip
 
@@ -463,7 +468,7 @@ def isend(
         raise ValueError("isend(): a rank does not send to itself")
     mine = _memory(tensor, "send", written=False)
     return _launch(
-        found, "send", tensor, f" to {found.ranks[to]}",
+        found, _told("send", tensor, to=found.ranks[to]),
         lambda: found.engine.send(mine.array, to, tag), None, async_op=True, pair=True,
     )  # fmt: skip
 
@@ -482,7 +487,7 @@ def irecv(
     mine = _memory(tensor, "recv", written=True)
     who = "any rank" if source is None else str(found.ranks[source])
     return _launch(
-        found, "recv", tensor, f" from {who}",
+        found, _told("recv", tensor, source=who),
         lambda: found.engine.receive(mine.array, source, tag), mine.finish, async_op=True,
         pair=True,
     )  # fmt: skip
@@ -537,10 +542,11 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
     found = resolve(group)
     if found is None:
         return _none(async_op)
+    nothing = zeros(1, dtype=float32)
     if tracing():
-        nothing = zeros(1)
         return _in_graph(found, ALL_REDUCE, nothing, nothing, async_op, reduction="sum")
-    return _launch(found, "barrier", None, "", found.engine.barrier, None, async_op=async_op)
+    what = _told("all_reduce", nothing, reduction="sum")
+    return _launch(found, what, found.engine.barrier, None, async_op=async_op)
 
 
 def monitored_barrier(

@@ -8,23 +8,25 @@ op, its attributes, the operand, the result, and the user's line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from eager.distributed.engine import DistBackendError, DistError, ReduceOp, Request, late
 from eager.distributed.engine import wait as wait_for
 from eager.distributed.groups import (
+    Caller,
     ProcessGroup,
+    agrees,
     by_number,
     compares,
     digest,
-    require_agreement,
+    require_alike,
+    told,
 )
-from eager.distributed.groups import difference as difference_of
 
 __all__ = [
-    "agree", "agreement_in_c", "compares", "difference", "failure", "groups_of", "in_c", "start",
-    "wait",
+    "agree", "agreement_in_c", "compares", "difference", "failure", "give_up", "groups_of", "in_c",
+    "start", "wait",
 ]  # fmt: skip
 
 Record = Any
@@ -52,23 +54,39 @@ def in_c(group: ProcessGroup, record: Record) -> dict[str, Any]:
 def agreement_in_c(group: ProcessGroup, records: Sequence[Record]) -> dict[str, Any]:
     """The digest of a group's collectives, and how compiled code compares it."""
     engine: Any = group.engine
-    number = digest(_pattern(group, records))
+    number = digest(group, _pattern(group, records))
     how = engine.agreement_in_c() if hasattr(engine, "agreement_in_c") else {}
     return {"mine": (number, -number), **how}
 
 
-def agree(group: ProcessGroup, records: Sequence[Record]) -> None:
-    """Compare the collectives of a call by Python. Raises DistBackendError where they differ."""
-    require_agreement(group, _pattern(group, records), _pattern(group, records, lines=True))
+def agree(group: ProcessGroup, records: Sequence[Record], is_first: bool) -> bool:
+    """Compare the collectives of a call by Python; `is_first`: it has taken none. False where it is
+    to run as plain Python, as another rank does. Raises DistBackendError where they differ."""
+    agreed = agrees(group, _pattern(group, records))
+    if not agreed:
+        _require_alike(group, records, is_first)
+    return agreed
 
 
-def difference(record: Record, records: Sequence[Record]) -> DistError:
-    """The error of ranks whose calls have different collectives."""
-    group = by_number(record.attrs["group"])
+def difference(record: Record, records: Sequence[Record], is_first: bool) -> DistError | None:
+    """The error of ranks whose calls have different collectives; None where this one is to run as
+    plain Python, as another rank does."""
     try:
-        return difference_of(group, _pattern(group, records, lines=True))
+        _require_alike(by_number(record.attrs["group"]), records, is_first)
     except DistError as error:
         return error
+    return None
+
+
+def _require_alike(group: ProcessGroup, records: Sequence[Record], is_first: bool) -> None:
+    caller = Caller.COMPILED if is_first else Caller.AMID
+    require_alike(group, _pattern(group, records, lines=True), caller)
+
+
+def give_up(groups: Sequence[ProcessGroup]) -> None:
+    """Note that a run is given up whose collectives were taken: they will be, again."""
+    for group in groups:
+        group.given_up += 1
 
 
 def start(record: Record, out: Any, x: Any) -> Request:
@@ -101,16 +119,5 @@ def _pattern(group: ProcessGroup, records: Sequence[Record], *, lines: bool = Fa
 
 
 def _shown(record: Record, *, line: bool) -> str:
-    x = record.operand
-    name = record.op.name.removeprefix("start_")
-    own = ("group", "received", "sent")
-    how = "".join(f", {k} {v}" for k, v in sorted(record.attrs.items()) if k not in own)
     place = f" (at {record.where})" if line and record.where else ""
-    return f"{name} of {sizes_told(x.shape, record.attrs)} {x.dtype}{how}{place}"
-
-
-def sizes_told(shape: Sequence[Any], attrs: Mapping[str, Any]) -> str:
-    """The shape of an operand, as the ranks compare it: an exchange of parts whose sizes are given
-    has rows of one shape, and each rank its own number of them."""
-    sizes = list(map(int, shape))
-    return f"parts of {['*', *sizes[1:]]}" if attrs.get("sent") else str(sizes)
+    return told(record.op.name, record.operand.shape, record.operand.dtype, **record.attrs) + place

@@ -92,7 +92,7 @@ class Engine(Protocol):
         self, out: Any, array: Any, received: Sequence[int], sent: Sequence[int]
     ) -> Request:
         """Part r of `array` goes to rank r, and comes from there into part r of `out`. `received`
-        and `sent` are their lengths in elements."""
+        and `sent` are their lengths in elements; both are empty for parts of one length."""
         ...
 
     def send(self, array: Any, to: int, tag: int) -> Request: ...
@@ -101,7 +101,9 @@ class Engine(Protocol):
         """A request whose `source` is the sender's rank once it is done."""
         ...
 
-    def barrier(self) -> Request: ...
+    def barrier(self) -> Request:
+        """A sum of one number (float32), as compiled code does it."""
+        ...
 
     def split(self, ranks: Sequence[int]) -> Engine | None:
         """The engine of a subgroup, which all ranks of it make together; None outside of it."""

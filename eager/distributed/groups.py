@@ -69,6 +69,9 @@ class ProcessGroup:
     ) -> None:
         self._engine = engine
         self.ranks, self.timeout, self.name = ranks, timeout, name
+        # Runs of compiled steps that were given up behind their collectives: plain Python takes
+        # those again. The ranks compare it.
+        self.given_up = 0
         self.number = next(_numbers)  # its name in graphs: groups are made in one order everywhere
         _by_number[self.number] = self
 
@@ -370,38 +373,95 @@ def compares(group: ProcessGroup) -> bool:
     return _state.debug is DebugLevel.DETAIL and group.size() > 1
 
 
-def digest(what: str) -> int:
+class Caller(enum.Enum):
+    """Who comes to a collective: plain Python, a compiled step before its first, and one that has
+    taken others."""
+
+    PYTHON = "P"
+    COMPILED = "C"
+    AMID = "A"
+
+
+def told(name: str, shape: Sequence[Any], dtype: Any, **how: Any) -> str:
+    """A collective in the words by which the ranks compare it: eager ones and those of compiled
+    code say the same of the same. `shape` and `dtype` (NumPy's) of what a rank sends; `how`: the
+    attributes of the op.
+
+    An exchange of parts whose sizes are given has rows of one shape, and each rank its own number
+    of them."""
+    sizes = list(map(int, shape))
+    told_sizes = f"parts of {['*', *sizes[1:]]}" if how.get("sent") else str(sizes)
+    if how.pop("averages", False):
+        how["reduction"] = "avg"
+    own = ("group", "received", "sent")
+    rest = "".join(f", {k} {v}" for k, v in sorted(how.items()) if k not in own)
+    return f"{name.removeprefix('start_')} of {told_sizes} {dtype}{rest}"
+
+
+def digest(group: ProcessGroup, what: str) -> int:
     """The number that stands for `what` when ranks compare it."""
-    return zlib.crc32(what.encode())
+    return zlib.crc32(f"{group.given_up} {what}".encode())
 
 
-def require_agreement(group: ProcessGroup, what: str, details: str = "") -> None:
+def require_agreement(group: ProcessGroup, what: str) -> None:
     """Raises DistBackendError, on all ranks, if they came to different collectives: `what` is not
-    the same on all; the error says `details` of each. At `DebugLevel.DETAIL` alone."""
+    the same on all. At `DebugLevel.DETAIL` alone."""
+    while not agrees(group, what):
+        require_alike(group, what, Caller.PYTHON)
+
+
+def agrees(group: ProcessGroup, what: str) -> bool:
+    """True if all ranks came to the same, or do not compare it."""
     if not compares(group):
-        return
-    number = digest(what)
+        return True
+    number = digest(group, what)
     least = np.array([number, -number])  # the least, and minus the greatest
     request = group.engine.all_reduce(least, ReduceOp.MIN)
     wait(request, group.timeout, lambda: f"{what} of {group!r}")
-    if least.sum():
-        raise difference(group, details or what)
+    return not least.sum()
 
 
-def difference(group: ProcessGroup, what: str) -> DistBackendError:
-    """The error of ranks that came to different collectives; all of them call this. Of what has
-    several lines it names the first that differs."""
+def require_fit(group: ProcessGroup, received: Sequence[int], sent: Sequence[int]) -> None:
+    """Raises DistBackendError, on all ranks, where one sends other numbers of rows to a rank than
+    that expects, in an exchange of parts whose sizes are given. At `DebugLevel.DETAIL` alone."""
+    if not compares(group):
+        return
+    mine, theirs = np.array(sent, np.int64), np.empty(group.size(), np.int64)
+    wait(group.engine.all_to_all(theirs, mine, (), ()), group.timeout, lambda: "sizes of parts")
+    each = zip(group.ranks, theirs.tolist(), received, strict=True)
+    wrong = [f"rank {r} sends {n} and {m} are expected" for r, n, m in each if n != m]
+    found = np.array([-len(wrong)])
+    wait(group.engine.all_reduce(found, ReduceOp.MIN), group.timeout, lambda: "sizes of parts")
+    if found.item():
+        what = f"all_to_all, to which {wrong[0]}" if wrong else "all_to_all"
+        require_alike(group, what, Caller.PYTHON)
+
+
+def require_alike(group: ProcessGroup, what: str, caller: Caller) -> None:
+    """Raises DistBackendError: the ranks came to different collectives; all of them call this. Of
+    what has several lines the error names the first that differs.
+
+    Returns where that is no error: plain Python compares collectives one by one, and a compiled
+    step all that it has. Where they begin alike and nothing was done yet, the ranks of compiled
+    steps run plain Python, too, and all compare again."""
     size = group.size()
     mine, said = np.zeros(DESCRIPTION, np.uint8), np.empty((size, DESCRIPTION), np.uint8)
-    text = what.encode()[:DESCRIPTION]
+    text = f"{caller.value} {group.given_up} {what}".encode()[:DESCRIPTION]
     mine[: len(text)] = np.frombuffer(text, np.uint8)
     wait(group.engine.all_gather(said, mine), group.timeout, lambda: f"the check of {what}")
-    texts = [bytes(row).rstrip(b"\0").decode(errors="replace") for row in said]
-    lines = [*itertools.zip_longest(*(t.split("\n") for t in texts), fillvalue="no more")]
+    texts = [bytes(row).rstrip(b"\0").decode(errors="replace").split(" ", 2) for row in said]
+    callers, counts, patterns = zip(*texts, strict=True)
+    given_up = [*map(int, counts)]
+    lines = [*itertools.zip_longest(*(t.split("\n") for t in patterns), fillvalue="no more")]
+    firsts = {*zip(given_up, map(_op_of, lines[0]), strict=True)}
+    if {*callers} == {Caller.PYTHON.value, Caller.COMPILED.value} and len(firsts) == 1:
+        return
     first = next((i for i, row in enumerate(lines) if len({*map(_op_of, row)}) > 1), 0)
     at = f" (number {first + 1} of a compiled step)" if len(lines) > 1 else ""
-    each = "; ".join(f"rank {r}: {t}" for r, t in zip(group.ranks, lines[first], strict=True))
-    return DistBackendError(f"the ranks of {group!r} came to different collectives{at}: {each}")
+    again = [", after a run that was given up" if n != min(given_up) else "" for n in given_up]
+    each = zip(group.ranks, lines[first], again, strict=True)
+    told_each = "; ".join(f"rank {r}: {line}{more}" for r, line, more in each)
+    raise DistBackendError(f"the ranks of {group!r} came to different collectives{at}: {told_each}")
 
 
 def _op_of(line: str) -> str:

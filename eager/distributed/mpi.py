@@ -201,6 +201,8 @@ class MPIEngine:
         self, out: Any, array: Any, received: Sequence[int], sent: Sequence[int]
     ) -> _Request:
         array = _apart(array, out)
+        if not sent:  # as compiled code does
+            return self._start("Ialltoall", _bytes(array), _bytes(out), keep=(array, out))
         given = [_bytes(array), _counts(sent, array), self.mpi.BYTE]
         into = [_bytes(out), _counts(received, out), self.mpi.BYTE]
         return self._start("Ialltoallv", given, into, keep=(array, out))
@@ -213,7 +215,7 @@ class MPIEngine:
         return self._start("Irecv", _bytes(array), source, tag, keep=(array,))
 
     def barrier(self) -> _Request:
-        return self._start("Ibarrier")
+        return self.all_reduce(np.zeros(1, np.float32), ReduceOp.SUM)
 
     def split(self, ranks: Sequence[int]) -> Engine | None:
         if self.rank not in ranks:

@@ -157,7 +157,8 @@ class NCCLEngine:
         if not _on_device(out, array):
             return self._host.all_to_all(out, array, received, sent)
         array = _apart(array, out)
-        size = array.itemsize
+        size, equal = array.itemsize, [array.size // self.size] * self.size
+        sent, received = sent or equal, received or equal
         gives = _bytes(array).split([n * size for n in sent])
         takes = _bytes(out).split([n * size for n in received])
 

@@ -9,7 +9,7 @@ back. All ranks take part in them when they run backward.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, ClassVar, Final
 
@@ -21,9 +21,14 @@ from eager.core.dispatch import apply
 from eager.core.op import Attrs, Op
 from eager.core.tensor import Tensor
 from eager.distributed import compiled
-from eager.distributed.compiled import sizes_told
 from eager.distributed.engine import ReduceOp, Request, wait
-from eager.distributed.groups import ProcessGroup, by_number, require_agreement
+from eager.distributed.groups import (
+    ProcessGroup,
+    by_number,
+    require_agreement,
+    require_fit,
+    told,
+)
 from eager.sizes.aval import Aval
 
 
@@ -40,6 +45,7 @@ class Collective(Op):
     kind: ClassVar[str] = "extern"
     raises: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
+    compiled: ClassVar[Any] = compiled  # the functions that graphs and compiled code ask
 
     @property
     def halves(self) -> tuple[Op, Op] | None:
@@ -59,7 +65,7 @@ class Collective(Op):
         group = by_number(given.pop("group"))
         x, order = np.ascontiguousarray(arrays[0]).reshape(arrays[0].shape), arrays[1]
         out = np.empty(outs[0].shape, x.dtype)
-        what = f"{self.name} of {sizes_told(x.shape, given)} {x.dtype}"
+        what = told(self.name, x.shape, x.dtype, **given)
         require_agreement(group, what)
         wait(self.start(out, x, group, **given), group.timeout, lambda: f"{what} of {group!r}")
         return out, np.asarray(order + 1)
@@ -80,7 +86,6 @@ class Start(Collective):
     Compiled code does so; as an op on arrays it is the whole collective."""
 
     half: ClassVar[str] = "start"
-    compiled: ClassVar[Any] = compiled  # the functions that compiled code asks
 
     @property
     def halves(self) -> None:
@@ -110,7 +115,9 @@ def _same(n: int, ranks: int, **attrs: Any) -> int:
     return n
 
 
-def _reduced(out: Any, x: Any, group: ProcessGroup, reduction: str) -> Request:
+def _reduced(
+    out: Any, x: Any, group: ProcessGroup, reduction: str, averages: bool = False
+) -> Request:
     out[...] = x
     return group.engine.all_reduce(out, ReduceOp(reduction))
 
@@ -120,17 +127,23 @@ def _sent(out: Any, x: Any, group: ProcessGroup, root: int) -> Request:
     return group.engine.broadcast(out, root)
 
 
-def _scattered(out: Any, x: Any, group: ProcessGroup, reduction: str) -> Request:
+def _scattered(
+    out: Any, x: Any, group: ProcessGroup, reduction: str, averages: bool = False
+) -> Request:
     return group.engine.reduce_scatter(out, x, ReduceOp(reduction))
 
 
-def _exchanged(
-    out: Any, x: Any, group: ProcessGroup, received: tuple[int, ...], sent: tuple[int, ...]
+def exchanged(
+    out: Any, x: Any, group: ProcessGroup, received: Sequence[int], sent: Sequence[int]
 ) -> Request:
-    ranks, lengths = group.engine.size, []
+    """Start an exchange of parts, of these numbers of rows or equal ones. Raises DistBackendError
+    where the ranks' numbers do not fit."""
+    lengths = []
+    if sent:
+        require_fit(group, received, sent)
     for array, sizes in ((out, received), (x, sent)):
         each = math.prod(array.shape[1:])
-        lengths.append([n * each for n in sizes or [len(array) // ranks] * ranks])
+        lengths.append([n * each for n in sizes])
     return group.engine.all_to_all(out, x, *lengths)
 
 
@@ -181,10 +194,11 @@ ALL_GATHER: Final = _record(
     lambda out, x, group: group.engine.all_gather(out, x),
 )  # fmt: skip
 REDUCE_SCATTER: Final = _record(
-    "reduce_scatter", _scatter_vjp, lambda n, ranks, reduction: n // ranks, _scattered
-)
+    "reduce_scatter", _scatter_vjp, lambda n, ranks, reduction, averages=False: n // ranks,
+    _scattered,
+)  # fmt: skip
 BROADCAST: Final = _record("broadcast", _broadcast_vjp, _same, _sent)
 ALL_TO_ALL: Final = _record(
     "all_to_all", _exchange_vjp,
-    lambda n, ranks, received, sent: sum(received) if received else n, _exchanged,
+    lambda n, ranks, received, sent: sum(received) if received else n, exchanged,
 )  # fmt: skip

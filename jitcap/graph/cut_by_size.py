@@ -31,6 +31,7 @@ from jitcap.graph.graph import (
     SIZE,
     Graph,
     Node,
+    give_up,
     is_definer,
     placeholder,
     sizes_found,
@@ -235,20 +236,24 @@ class Whole:
         env: dict[Node, Any] = dict(zip(pieces.inputs, inputs, strict=True))
         sizes = {n.attrs["symbol"]: int(env[n]) for n in pieces.inputs if "symbol" in n.attrs}
         found: list[Any] = []
-        for i, (piece, run) in enumerate(zip(pieces.pieces, self.runs, strict=True)):
-            if i:
-                for v, value in zip(pieces.pieces[i - 1].gives, found, strict=True):
-                    env[v] = (
-                        value.item() if isinstance(value, np.ndarray) and v.aval.weak else value
+        i = 0
+        try:
+            for i, (piece, run) in enumerate(zip(pieces.pieces, self.runs, strict=True)):
+                if i:
+                    for v, value in zip(pieces.pieces[i - 1].gives, found, strict=True):
+                        weak = isinstance(value, np.ndarray) and v.aval.weak
+                        env[v] = value.item() if weak else value
+                    self._define(i - 1, env, sizes)
+                found = []
+                if run is not None:
+                    given = (
+                        evaluate(x, sizes) if isinstance(x, SymInt) else env[x] for x in piece.takes
                     )
-                self._define(i - 1, env, sizes)
-            found = []
-            if run is not None:
-                given = (
-                    evaluate(x, sizes) if isinstance(x, SymInt) else env[x] for x in piece.takes
-                )
-                last = bool(replaced) and i == len(self.runs) - 1
-                found = run([*given], replaced) if last else run([*given])
+                    last = bool(replaced) and i == len(self.runs) - 1
+                    found = run([*given], replaced) if last else run([*given])
+        except CheckFailed:
+            give_up(n for piece in pieces.pieces[:i] for n in piece.graph.nodes)
+            raise
         return [env[o] if isinstance(o, Node) else found[o] for o in pieces.results]
 
     def _define(self, i: int, env: dict[Node, Any], sizes: dict[str, int]) -> None:

@@ -275,12 +275,22 @@ def _evaluate(graph: Graph, env: dict[Node, Any]) -> Iterator[tuple[Node, Any]]:
             # No local holds it: with its traceback it would keep the frames, and what they hold.
             if 0 < len(begun) < len(collectives):
                 raise between(CheckFailed(what, n.where.place)) from error
+            give_up(begun)
             raise CheckFailed(what, n.where.place) from error
         if is_definer(n):
             sizes |= sizes_found(n, env[n] if len(n.avals) > 1 else (env[n],))
         yield n, env[n]
         for d in dead.get(n, ()):
             env.pop(d, None)
+
+
+def give_up(nodes: Iterable[Node]) -> None:
+    """Note that results of the collectives among some nodes are dropped: plain Python will take
+    them again, which the ranks compare."""
+    taken = [n for n in nodes if n.op.ordered and "group" in n.attrs]
+    if taken:
+        op: Any = taken[0].op
+        op.compiled.give_up(op.compiled.groups_of(taken))
 
 
 def defines_size(op: Op) -> bool:

@@ -25,7 +25,8 @@ def split_collectives(graph: Graph) -> Graph:
             return None
         start, wait = n.op.halves
         divisor = n.op.divisor(n.attrs, n.avals[0].dtype)
-        attrs = n.attrs if divisor == 1 else {**n.attrs, "reduction": "sum"}
+        averages = {"reduction": "sum", "averages": True}  # ranks compare it as an average
+        attrs = n.attrs if divisor == 1 else {**n.attrs, **averages}
         begun = r.append(Node(start, args, attrs, n.avals, n.where))
         handle, order = map(r.append, items(begun))
         result = r.emit(wait, (handle, args[0]), {}, n)

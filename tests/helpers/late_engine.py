@@ -75,10 +75,13 @@ class LateEngine:
 
     def all_to_all(self, out, array, received, sent):
         spoil(out)
-        first = array.reshape(-1)[: sent[0]]
+        first = array.reshape(-1)[: sent[0] if sent else array.size // self.size]
         return self._late(
             "all_to_all", out, lambda: np.concatenate([first] * self.size).reshape(out.shape)
         )
+
+    def barrier(self):
+        return self.all_reduce(np.zeros(1, np.float32), ReduceOp.SUM)
 
     def free(self):
         pass

@@ -9,7 +9,7 @@ import eager
 import eager.distributed as dist
 from eager import nn
 from eager.nn.parallel import DistributedDataParallel
-from jitcap import explain, jit
+from jitcap import explain, jit, stance
 from jitcap.graph.show import reload
 
 F = nn.functional
@@ -176,7 +176,7 @@ def other_collectives(r, n):
             run(eager.ones(2), False)
     else:
         with pytest.raises(dist.DistBackendError, match="came to different collectives"):
-            dist.all_reduce(eager.ones(2))
+            dist.all_reduce(eager.ones(3))
     dist.set_debug_level("OFF")
     assert (run(eager.ones(2), False) == 2 * n * n).all()
     dist.set_debug_level("DETAIL")
@@ -200,4 +200,57 @@ def failed_checks(r, n):
     assert step(eager.ones(2), eager.tensor(0)) == n
 
 
-CASES = (halves, kinds_of_elements, other_collectives, failed_checks, trains_as_one)
+def plain_beside_compiled(r, n):
+    """A rank that runs plain Python takes what those of compiled code take: one collective as it
+    is; before the first of several the others run plain Python, too."""
+
+    def one(x):
+        y = x * 2
+        dist.all_reduce(y, dist.ReduceOp.AVG)
+        return y + 1
+
+    def several(x):
+        y, mine = one(x), eager.zeros(1)
+        dist.barrier()
+        dist.reduce_scatter_tensor(mine, y[0].repeat(n))
+        return mine
+
+    for step, result, discards in ((one, n + 2.0, 0), (several, n * (n + 2.0), 1)):
+        run = jit(step)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for plain in (n, 0, n):  # nobody, rank 0, nobody
+                with stance("eager" if r == plain else "default"):
+                    assert (run(eager.full((2,), r + 1.0)) == result).all()
+        assert run.stats.discards == discards * (r > 0), run.stats
+
+
+def a_run_that_one_rank_gives_up(r, n):
+    """What it takes again is not what the others take next."""
+
+    @jit
+    def step(x, i):
+        y = x * 1
+        dist.all_reduce(y)
+        return y[i]
+
+    step(eager.ones(2), eager.tensor(0))
+    said = "rank 0: all_reduce of .2. float32, reduction sum, after a run that was given up; rank 1"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if r:
+            step(eager.ones(2), eager.tensor(0))
+        with pytest.raises(dist.DistBackendError, match=said):
+            step(eager.ones(2), eager.tensor(5 if r == 0 else 0))
+    dist.group.WORLD.given_up = 0
+
+
+CASES = (
+    plain_beside_compiled,
+    a_run_that_one_rank_gives_up,
+    halves,
+    kinds_of_elements,
+    other_collectives,
+    failed_checks,
+    trains_as_one,
+)

@@ -13,6 +13,7 @@ import eager.distributed as dist
 from codegen.targets.cpp.runtime.arena import arena
 from codegen.targets.cpp.runtime.cpu import RUNNERS
 from eager import nn
+from eager.distributed import functional
 from eager.nn.parallel import DistributedDataParallel
 from jitcap import explain, export, jit, load
 
@@ -101,6 +102,44 @@ def test_a_failure_between_collectives_is_not_done_again(engine):
         with pytest.raises(RuntimeError, match="between its collectives.*eig"):
             again(eager.tensor([eager.nan]))
         assert engine.started == ["all_reduce"]
+
+
+def test_plain_and_compiled_say_the_same(engine, monkeypatch):
+    """The ranks compare what they came to, one by one or all of a step: it is one text."""
+    said = []
+
+    def agrees(group, what):
+        said.extend(what.split("\n"))
+        return True
+
+    monkeypatch.setattr("eager.distributed.groups.agrees", agrees)
+    monkeypatch.setattr("eager.distributed.compiled.agrees", agrees)
+    dist.set_debug_level("DETAIL")
+
+    def step(x, whole, bits):
+        dist.all_reduce(x, dist.ReduceOp.AVG)
+        dist.all_reduce(bits, dist.ReduceOp.MAX)
+        dist.broadcast(x, 1)
+        half = x.to(eager.bfloat16)
+        dist.all_reduce(half, dist.ReduceOp.AVG)
+        dist.all_gather_into_tensor(whole, x)
+        dist.barrier()
+        part = eager.zeros(3, 2)
+        dist.reduce_scatter_tensor(part, whole, dist.ReduceOp.AVG)
+        dist.all_to_all_single(whole, whole + 1)
+        y = functional.all_gather_tensor(x * part.sum(), 1)
+        y = functional.reduce_scatter_tensor(y.t().contiguous(), "sum")
+        y = functional.all_to_all_single(y, [1, 1], [1, 1])
+        return functional.broadcast(y, 0) + half.sum().float()
+
+    texts = []
+    for run in (step, jit(step), jit(step, backend="python")):
+        run(eager.ones(3, 2), eager.zeros(6, 2), eager.ones(2, dtype=eager.int64))
+        texts.append([*said])
+        said.clear()
+    assert texts[0] == texts[1] == texts[2] and len(texts[0]) == 12
+    assert texts[0][:2] == ["all_reduce of [3, 2] float32, reduction avg",
+                            "all_reduce of [2] int64, reduction max"]  # fmt: skip
 
 
 def program(rng):

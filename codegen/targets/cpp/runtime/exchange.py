@@ -12,7 +12,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from codegen.runtime.artifact import Array, Exchange, Spec
+from codegen.runtime.artifact import Array, CheckFailed, Exchange, Spec
 
 NONE, REFUSED, LATE, DIFFERENT = range(4)  # exchange::Fault
 AGREED: Final = 2  # `state` of an agreement
@@ -65,7 +65,7 @@ class Exchanges:
         self._structs = [ExchangeStruct(number=i) for i in range(len(records))]
         self._agreements: list[AgreementStruct] = []  # of the groups
         self._groups: tuple[Any, ...] = ()
-        self._engines: tuple[Any, ...] = ()
+        self._states: tuple[Any, ...] = ()  # of the groups: what was asked of the ranks before
         self._under_way: dict[int, Any] = {}  # what Python has started
         self._host = HostFunction(self._call)
         self._failure: BaseException | None = None
@@ -80,17 +80,17 @@ class Exchanges:
         if records is not self.records or not self._groups:
             self.records = records
             self._groups = self._ranks.groups_of(records)
-            self._engines = ()
-        engines = tuple([group.engine for group in self._groups])
-        if engines != self._engines:
-            self._link(engines)
+            self._states = ()
+        states = tuple([(group.engine, group.given_up) for group in self._groups])
+        if states != self._states:
+            self._link(states)
         for group, agreement in zip(self._groups, self._agreements, strict=True):
             agreement.state = 0 if self._ranks.compares(group) else AGREED
         for struct in self._structs:
             struct.begun = struct.fault = NONE
 
-    def _link(self, engines: tuple[Any, ...]) -> None:
-        self._engines = engines
+    def _link(self, states: tuple[Any, ...]) -> None:
+        self._states = states
         self._agreements = []
         for group in self._groups:
             agreement = AgreementStruct(**self._ranks.agreement_in_c(group, self.records))
@@ -107,7 +107,7 @@ class Exchanges:
         record = self.records[number]
         try:
             if what == START:
-                self._agree(self._ranks.groups_of([record])[0])
+                self._agree(record)
                 arrays = self._wrap(out, record.result), self._wrap(x, record.operand)
                 self._under_way[number] = self._ranks.start(record, *arrays)
             else:
@@ -118,11 +118,17 @@ class Exchanges:
             return 1
         return 0
 
-    def _agree(self, group: Any) -> None:
+    def _agree(self, record: Exchange) -> None:
+        group = self._ranks.groups_of([record])[0]
         agreement = self._agreements[self._groups.index(group)]
         if agreement.state != AGREED:
-            self._ranks.agree(group, self.records)
+            if not self._ranks.agree(group, self.records, self._is_first()):
+                raise _plain_elsewhere(record)
             agreement.state = AGREED
+
+    def _is_first(self) -> bool:
+        """True if the last call came to one collective alone."""
+        return sum(struct.begun != NONE for struct in self._structs) == 1
 
     def error(self) -> BaseException | None:
         """The error of the collective that failed in the last call."""
@@ -132,8 +138,14 @@ class Exchanges:
                 code = None if struct.fault == LATE else int(struct.code)
                 failure = self._ranks.failure(record, code)
             elif struct.fault == DIFFERENT:
-                failure = self._ranks.difference(record, self.records)
+                found = self._ranks.difference(record, self.records, self._is_first())
+                failure = found or _plain_elsewhere(record)
         return failure
+
+    def give_up(self) -> None:
+        """Note that the results of the last call are dropped, and its collectives were taken."""
+        if any(struct.begun for struct in self._structs):
+            self._ranks.give_up(self._groups)
 
     def is_half_done(self) -> bool:
         """True if the last call ended between its first and its last collective."""
@@ -142,3 +154,8 @@ class Exchanges:
     def is_busy(self) -> bool:
         """True if memory of the last call is still read or written by others."""
         return bool(self._under_way) or any(s.active for s in self._structs)
+
+
+def _plain_elsewhere(record: Exchange) -> CheckFailed:
+    """The reason for which a step runs as plain Python: another rank does so."""
+    return CheckFailed("another rank runs this step as plain Python", record.where)
