@@ -344,9 +344,8 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """An alias of its memory, not on the tape. In-place writes show in both and are counted."""
-        array = self._array
-        if type(array) is Batched:  # nor on those outside of the mapped function
-            array = array.of(array.value.detach())
+        array = self._array  # nor on the tape outside of a mapped function
+        array = array.of(array.value.detach()) if type(array) is Batched else array
         return wrap(array, self._storage.detached())
 
     def detach_(self) -> Tensor:

@@ -107,7 +107,7 @@ class Unit:
         self.made_of: list[Any] = []  # `state()` then, if they were made by hand
         self.pending: list[Tensor | None] | None = None  # gradients that wait for a reduction
         for i, p in enumerate(parameters):
-            p.data = self.spread.part(i, p.data).clone()
+            p.data = self.spread.rows_here(i, p.data).clone()
             self.spread.mark(i, p)
 
     # -------------------------------------------------------------------------- parameters

@@ -374,7 +374,7 @@ def compares(group: ProcessGroup) -> bool:
 
 
 class Caller(enum.Enum):
-    """Who comes to a collective: plain Python, a compiled step before its first, and one that has
+    """Callers of a collective: plain Python, a compiled step before its first, and one that has
     taken others."""
 
     PYTHON = "P"

@@ -43,7 +43,7 @@ class _Rows:
     @contextmanager
     def opened(self) -> Iterator[None]:
         for i, (own, p) in enumerate(zip(self.own, self.parameters, strict=True)):
-            own.data = self.spread.part(i, p.detach())
+            own.data = self.spread.rows_here(i, p.detach())
         try:
             yield
         finally:
@@ -60,7 +60,7 @@ class _Rows:
                 require_agreement(self.spread.group, what)
             grads = self.spread.reduce(grads)
         for i, (own, g) in enumerate(zip(self.own, grads, strict=True)):
-            own.grad = g if g is None or self.reduces else self.spread.part(i, g)
+            own.grad = g if g is None or self.reduces else self.spread.rows_here(i, g)
 
     def end(self) -> None:
         """Give each rank the others' rows."""
@@ -217,13 +217,13 @@ class ZeroRedundancyOptimizer(Optimizer):
         self._consolidated = None
         if self.by_rows:
 
-            def whole(value: Any) -> Any:
+            def gathered(value: Any) -> Any:
                 if not isinstance(value, Tensor):
                     return value
                 found = value.clone() if value._shard is None else full_tensor(value)
                 return found if is_target else None  # each is freed before the next is gathered
 
-            found = mapped(whole, state)
+            found = mapped(gathered, state)
             self._consolidated = found if is_target else None
             return
         each: list[Any] | None = [None] * self.process_group.size() if is_target else None

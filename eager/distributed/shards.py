@@ -99,8 +99,8 @@ def full_tensor(tensor: Tensor) -> Tensor:
 
 
 def placed_as(own: Tensor, value: Any) -> Any:
-    """Of the state of `own`, this rank's rows of a parameter: what is as large lies where they do,
-    which `shard_of` knows of the result."""
+    """A value of the state of `own`, which are this rank's rows: one that is as large lies where
+    they do, and `shard_of` knows it of the result."""
     shard = shard_of(own)
     if shard is None or not isinstance(value, Tensor) or tuple(value.shape) != shard.sizes:
         return value
@@ -133,7 +133,7 @@ class Spread:
         self.shards = [own_shard(tuple(t.shape), group) if t.ndim else None for t in tensors]
         self.tensors, self.buckets = tensors, _buckets(tensors)
 
-    def part(self, i: int, whole: Tensor) -> Tensor:
+    def rows_here(self, i: int, whole: Tensor) -> Tensor:
         """The rows here of a tensor as large as number i: a view."""
         shard = self.shards[i]
         return whole if shard is None else part_of(whole, shard)
@@ -197,7 +197,7 @@ class Spread:
                 found[i] = rows
 
     def _table(self, i: int, whole: Tensor, dtype: DType | None) -> Tensor:
-        """What each rank is to get, in its row: (ranks, n)."""
+        """A row for each rank, with what it is to get: (ranks, n)."""
         ranks, shard = self.group.size(), self.shards[i]
         g = whole if dtype is None else whole.to(dtype)
         if shard is None:
