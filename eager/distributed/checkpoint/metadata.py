@@ -24,6 +24,7 @@ from eager.distributed.checkpoint.together import CheckpointException
 from eager.serialization.refusal import DAMAGE, LoadError, size_of
 
 FORMAT: Final = 1
+FIELDS: Final = frozenset({"format", "files", "entries", "crc32"})
 MAX_DIMENSIONS: Final = 64  # NumPy's
 DTYPES: Final = {d.name: d.np for d in dt.ALL} | {
     name: np.dtype(name) for name in ("uint16", "uint32", "uint64")
@@ -81,7 +82,13 @@ def to_json(metadata: Metadata) -> bytes:
             row["value"] = entry.value
         entries.append(row)
     body = {"format": FORMAT, "files": metadata.files, "entries": entries}
-    return json.dumps(body).encode()
+    return json.dumps(body | {"crc32": checksum(body)}).encode()
+
+
+def checksum(body: dict[str, Any]) -> int:
+    """The checksum that stands in the text, of everything else in it."""
+    text = json.dumps({name: value for name, value in body.items() if name != "crc32"})
+    return zlib.crc32(text.encode())
 
 
 def read_metadata(folder: FilePath) -> Metadata:
@@ -98,6 +105,8 @@ def read_metadata(folder: FilePath) -> Metadata:
         body = json.loads(text)
         if body["format"] != FORMAT:
             raise LoadError(f"it has format {body['format']!r:.40}, this version reads {FORMAT}")
+        if not body.keys() <= FIELDS or body.get("crc32", checksum(body)) != checksum(body):
+            raise LoadError("its checksum is another one")  # older ones have none
         files = tuple((_file(row[0]), size_of(row[1], "a size")) for row in body["files"])
         entries: dict[str, Entry] = {}
         for row in body["entries"]:

@@ -14,6 +14,7 @@ import eager
 import eager.distributed.checkpoint as dcp
 from eager import nn
 from eager.distributed.checkpoint import folder as folders
+from eager.distributed.checkpoint import metadata
 
 pytestmark = pytest.mark.once
 
@@ -151,6 +152,8 @@ def test_hostile_folders(tmp_path):
     def refused(said, change):
         body = json.loads(text)
         change(body, {".".join(map(str, e["path"])): e for e in body["entries"]})
+        if "crc32" in body:
+            body["crc32"] = metadata.checksum(body)
         meta.write_text(json.dumps(body))
         with pytest.raises(dcp.CheckpointException, match=said):
             load_all(whole)
@@ -198,9 +201,18 @@ def test_hostile_folders(tmp_path):
 
 
 def test_damaged_folders(tmp_path):
-    """Any byte may be another one: it is refused, or values are read; nothing else happens."""
+    """Any byte may be another one: it is refused, or the values are those that were saved."""
     whole = tmp_path / "c"
     dcp.save({"of": {"x": eager.arange(6.0), "y": [1, "a"]}}, checkpoint_id=whole)
+    text = (whole / "metadata.json").read_text()
+    (whole / "metadata.json").write_text(text.replace('[1, "a"]', '[2, "a"]'))
+    with pytest.raises(dcp.CheckpointException, match="the beginning: its checksum is another one"):
+        load_all(whole)
+    body = json.loads(text)
+    del body["crc32"]  # as before there was one
+    (whole / "metadata.json").write_text(json.dumps(body))
+    assert load_all(whole)["y"] == [1, "a"]
+    (whole / "metadata.json").write_text(text)
     refused = 0
     for file in sorted(whole.iterdir()):
         raw = file.read_bytes()
@@ -211,8 +223,10 @@ def test_damaged_folders(tmp_path):
                 changed[at] = rng.integers(256) if seed % 2 else rng.choice([*b'{}[],:"0159-'])
             file.write_bytes(changed)
             try:
-                load_all(whole)
+                found = load_all(whole)
             except dcp.CheckpointException:
                 refused += 1
+                continue
+            assert found["y"] == [1, "a"] and found["x"].tolist() == [0, 1, 2, 3, 4, 5]
         file.write_bytes(raw)
     assert refused > 80
