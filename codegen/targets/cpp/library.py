@@ -203,7 +203,7 @@ def _host(w: Writer) -> None:
     w.hosts.append(Host(callback(step), tuple(ins), outs))
     w.lines += [
         f"void *args[] = {{{', '.join(args)}}};",
-        f"if (((JcHost){w.places.top}[{w.places.first_host + number}])({number}, args)) return 1;",
+        f"if (!jc_hosted({w.places.top}[{w.places.first_host + number}], {number}, args)) return 1;",
     ]
 
 

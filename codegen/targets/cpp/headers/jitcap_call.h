@@ -19,6 +19,9 @@ void *PyLong_AsVoidPtr(PyObject_ *);
 long long PyLong_AsLongLong(PyObject_ *);
 double PyFloat_AsDouble(PyObject_ *);
 PyObject_ *PyErr_Occurred(void);
+int PyErr_CheckSignals(void);
+int PyGILState_Ensure(void);
+void PyGILState_Release(int);
 void *PyEval_SaveThread(void);
 void PyEval_RestoreThread(void *);
 }
@@ -37,6 +40,14 @@ struct JcPlan {  // runtime/cpu.py: PlanStruct; one per artifact and thread
   void *clocks;  // jitcap_clocks.h, of a program that is profiled
 };
 enum { JC_CALL_PYTHON_ERROR = -1, JC_CALL_BUSY = -2, JC_CALL_TYPE = -3 };
+
+// 1 where a signal's handler has raised, in Python's main thread: the call raises what it did.
+static inline int jc_interrupted() {
+  int state = PyGILState_Ensure();
+  int raised = PyErr_CheckSignals();
+  PyGILState_Release(state);
+  return raised;
+}
 
 static inline void *jc_field(PyObject_ *x, long offset) { return *(void **)((char *)x + offset); }
 
@@ -73,7 +84,7 @@ static inline int jc_run(PyObject_ *inputs, PyObject_ *outputs, JcPlan *p) {
 #endif
   if (p->release_gil) PyEval_RestoreThread(thread);
   p->arena->busy = 0;
-  return code;
+  return code && PyErr_Occurred() ? (int)JC_CALL_PYTHON_ERROR : code;
 }
 
 // (inputs, outputs), two lists -> what the entry returned, or what of `JC_CALL_...` it met.

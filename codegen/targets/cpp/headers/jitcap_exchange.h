@@ -41,6 +41,7 @@ typedef int (*Reduce)(const void *, void *, i64, u64 type, u64 op, u64 comm, voi
 typedef int (*Broadcast)(void *, i64, u64 type, i64 root, u64 comm, void *request);
 typedef int (*Move)(const void *, i64, u64, void *, i64, u64, u64 comm, void *request);
 constexpr f64 EAGER_POLLS = 1;  // seconds of waiting after which a rank sleeps between questions
+constexpr f64 SIGNALS = 0.1;    // seconds of waiting between questions for Ctrl-C
 
 static inline f64 now() {
   timespec t;
@@ -61,12 +62,19 @@ static inline void poll(JcExchange *e) {
 }
 // A rank that waits leaves its core to the others.
 static JC_NOINLINE int finished(JcExchange *e) {
-  f64 start = now();
+  f64 start = now(), asked = 0;
   for (poll(e); e->active; poll(e)) {
     f64 waited = now() - start;
     if (waited > e->timeout) {
       e->fault = LATE;
       return 1;
+    }
+    if (waited - asked > SIGNALS) {
+      asked = waited;
+      if (jc_interrupted()) {
+        e->fault = PYTHON;
+        return 1;
+      }
     }
     if (waited < EAGER_POLLS) sched_yield();
     else {
@@ -101,13 +109,16 @@ static inline int begin(JcExchange *e, void *out, const void *in, i64 count) {
     default: whole /= e->ranks; return ((Move)e->begin)(in, whole, e->type, out, whole, e->type, e->comm, &e->request);
   }
 }
+static inline bool hosted(JcExchange *e, What what, void *out, const void *in) {
+  return !jc_interrupted() && e->host(e->number, what, out, in);
+}
 static JC_NOINLINE int start(void *place, void *out, const void *in, i64 count) {
   JcExchange *e = (JcExchange *)place;
   e->begun = 1;
   e->fault = NONE;
   if (e->agreement && e->agreement->state != 2 && agree(e)) return 1;
   if (!e->kind) {
-    if (e->host(e->number, START, out, in)) return failed(e, PYTHON);
+    if (!hosted(e, START, out, in)) return failed(e, PYTHON);
     e->active = 1;
     return 0;
   }
@@ -120,7 +131,7 @@ static JC_NOINLINE int wait(void *place) {
   JcExchange *e = (JcExchange *)place;
   if (e->kind) return finished(e);
   e->active = 0;
-  return e->host(e->number, WAIT, nullptr, nullptr) ? failed(e, PYTHON) : 0;
+  return hosted(e, WAIT, nullptr, nullptr) ? 0 : failed(e, PYTHON);
 }
 static inline void poll(void *place) { poll((JcExchange *)place); }
 static inline void finish(void *place) { ((JcExchange *)place)->begun = 2; }

@@ -10,7 +10,12 @@
 #include "jitcap_call.h"
 #include "jitcap_simd.h"
 
-typedef int (*JcHost)(long id, void *const *buffers);  // a Python kernel called from compiled code
+// A Python kernel called from compiled code; 0 where it has not done its work. An exception that is
+// raised before its first statement, by a signal's handler, gives that, too.
+typedef int (*JcHost)(long id, void *const *buffers);
+inline bool jc_hosted(void *host, long id, void *const *buffers) {
+  return !jc_interrupted() && ((JcHost)host)(id, buffers);
+}
 // What JcPack made of a matrix of `deep` rows, and where in that matrix a part of it begins: a column where
 // a panel does. Null: nothing.
 struct JcPanels {

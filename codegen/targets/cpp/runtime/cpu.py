@@ -212,13 +212,31 @@ class PerThread:
                     target[...] = value
             except BaseException as error:  # noqa: BLE001 - raised again after the C frame
                 self.failure = error
-                return 1
-            return 0
+                return 0
+            return 1  # not what ctypes gives for an exception that it cannot raise
 
         return HostFunction(call)
 
 
 _abandoned: Final[list[Any]] = []  # calls whose memory other ranks may still write to
+
+
+def _abandon(state: PerThread, inputs: list[Any], outputs: list[Array]) -> None:
+    """Leave the memory of a run that failed alone, where other ranks may still write to it."""
+    if state.exchanges is not None and state.exchanges.is_busy():
+        _abandoned.append((state, inputs, outputs))
+        renew()
+        for runner in tuple(RUNNERS):  # they have the old arena
+            runner.forget_states()
+
+
+def _attempt(state: PerThread, inputs: list[Any], outputs: list[Array]) -> int:
+    """The code of a run. Raises what a signal's handler raises while it waits for other ranks."""
+    try:
+        return state.call(inputs, outputs)
+    except BaseException:
+        _abandon(state, inputs, outputs)
+        raise
 
 
 def _wrap(address: int | None, spec: Spec) -> Array:
@@ -278,7 +296,11 @@ class Runner:
         outputs = [make() for make in sizing.make]
         if state.exchanges is not None and not state.arena.struct.busy:
             state.exchanges.prepare(sizing.exchanges)
-        code = state.call(inputs, outputs)
+        try:
+            code = state.call(inputs, outputs)
+        except BaseException:
+            _abandon(state, inputs, outputs)
+            raise
         if code:
             self._failed(code, state, sizing, inputs, outputs)
         return outputs
@@ -308,12 +330,12 @@ class Runner:
             state.take(sizing)
             if state.exchanges is not None:
                 state.exchanges.prepare(sizing.exchanges)
-            code = state.call(inputs, outputs)
+            code = _attempt(state, inputs, outputs)
             if not code:
                 return
         if code == NOT_ARRAY:
             plain = self._as_arrays(inputs)
-            if not state.call(plain, outputs):
+            if not _attempt(state, plain, outputs):
                 return
         # No local holds it: with its traceback it would keep this frame, and the caller's values.
         raise self._failure(code, state, inputs, outputs)
@@ -326,11 +348,7 @@ class Runner:
         if exchanges is None:
             return error
         failed, half_done = exchanges.error(), exchanges.is_half_done()
-        if exchanges.is_busy():
-            _abandoned.append((state, inputs, outputs))
-            renew()
-            for runner in tuple(RUNNERS):  # they have the old arena
-                runner.forget_states()
+        _abandon(state, inputs, outputs)
         if failed is not None:
             return failed
         if half_done:

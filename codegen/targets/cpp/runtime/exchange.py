@@ -115,8 +115,8 @@ class Exchanges:
                 del self._under_way[number]  # not where it is late: it reads and writes on
         except BaseException as error:  # noqa: BLE001 - raised again after the C frame
             self._failure = error
-            return 1
-        return 0
+            return 0
+        return 1  # not what ctypes gives for an exception that it cannot raise
 
     def _agree(self, record: Exchange) -> None:
         group = self._ranks.groups_of([record])[0]

@@ -21,6 +21,7 @@ from eager.sizes.symint import Fixing
 
 F32 = np.dtype(np.float32)
 SOURCE = """
+#include <signal.h>
 #include "jitcap_product.h"
 #include "jitcap_math.h"
 JC_MODULE
@@ -48,7 +49,8 @@ JC_ENTRY int pick(void **b, const double *s, void *arena) {  // x[10], index[n] 
 JC_ENTRY int hosted(void **b, const double *s, void *arena) {  // x[4] -> host(x) + 1, through the arena
   f32 *t = (f32 *)arena, *o = (f32 *)b[1];
   void *ptrs[] = {b[0], t};
-  if (((JcHost)b[2])(0, ptrs)) return 1;
+  if (*(f32 *)b[0] < 0) raise(SIGINT);
+  if (!jc_hosted(b[2], 0, ptrs)) return 1;
   for (int i = 0; i < 4; i++) o[i] = t[i] + 1;
   return 0;
 }
@@ -187,6 +189,12 @@ def test_host_exception_arrives(module):
 
     with pytest.raises(ZeroDivisionError, match="from the host"):
         hosted(module, fail)([np.ones(4, np.float32)])
+
+
+def test_ctrl_c_before_a_host_kernel_is_not_lost(module):
+    with pytest.raises(KeyboardInterrupt):
+        hosted(module, np.square)([np.full(4, -1, np.float32)])
+    test_host_kernel(module)
 
 
 def test_host_that_calls_compiled_code_gets_its_own_arena(module):
