@@ -15,12 +15,13 @@ from typing import Any, Final
 
 from eager.autograd import is_grad_enabled, no_grad
 from eager.autograd.graph import at_end_of_backward
+from eager.base.host_only import host_only
 from eager.construct.interop import tensor
 from eager.core.tensor import Tensor
 from eager.distributed.collectives import all_reduce, broadcast
 from eager.distributed.engine import DistError, ReduceOp
 from eager.distributed.groups import require_world, resolve
-from eager.distributed.objects import all_gather_object
+from eager.distributed.objects import gathered
 from eager.nn.modules.module import Module
 from eager.ops.create import zeros_like
 from eager.ops.move import cat
@@ -107,9 +108,9 @@ class DistributedDataParallel(Module):
             self.require_backward_grad_sync = before
 
     def _require_same(self) -> None:
+        host_only("distributed.DistributedDataParallel")
         mine = [(n, tuple(p.shape), str(p.dtype)) for n, p in self.module.named_parameters()]
-        said: list[Any] = [None] * self.process_group.size()
-        all_gather_object(said, mine, self.process_group)
+        said = gathered(self.process_group, "DistributedDataParallel's check of parameters", mine)
         for rank, theirs in zip(self.process_group.ranks, said, strict=True):
             pairs = zip([*said[0], None], [*theirs, None], strict=False)
             differ = next((pair for pair in pairs if pair[0] != pair[1]), None)

@@ -72,6 +72,7 @@ class ProcessGroup:
         # Runs of compiled steps that were given up behind their collectives: plain Python takes
         # those again. The ranks compare it.
         self.given_up = 0
+        self.object_calls = 0  # collectives of objects so far, which all ranks count
         self.number = next(_numbers)  # its name in graphs: groups are made in one order everywhere
         _by_number[self.number] = self
 

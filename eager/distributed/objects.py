@@ -1,6 +1,8 @@
 """`eager.distributed`'s collectives of Python objects. picklable objects -> objects on other ranks.
 
 They are pickled, so that ranks have to trust each other, and sent as bytes: first the lengths.
+Before, the ranks compare what they came to: the kind of call, its root, and its number among the
+group's collectives of objects.
 """
 
 from __future__ import annotations
@@ -36,16 +38,25 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     found = resolve(group)
     if found is None:
         return
+    objects = gathered(found, "all_gather_object", obj)
     if len(object_list) != found.size():
         raise ValueError(f"all_gather_object(): the list has {len(object_list)} places, and the "
                          f"group {found.size()} ranks")  # fmt: skip
-    object_list[:] = _gathered(found, "all_gather_object", obj)
+    object_list[:] = objects
 
 
-def _gathered(group: ProcessGroup, what: str, obj: Any) -> list[Any]:
-    """The objects of all ranks."""
-    require_agreement(group, what)
-    mine, engine = _bytes(obj), group.engine
+def _pickled(group: ProcessGroup, what: str, obj: Any) -> Any:
+    """The bytes of an object, once all ranks have come to the same collective. Raises
+    DistBackendError, on all of them, where they have not."""
+    group.object_calls += 1  # also where only this rank cannot pickle its object
+    data = _bytes(obj)
+    require_agreement(group, f"{what} (number {group.object_calls} of objects)")
+    return data
+
+
+def gathered(group: ProcessGroup, what: str, obj: Any) -> list[Any]:
+    """The objects of all ranks, which came to the same: `what`."""
+    mine, engine = _pickled(group, what, obj), group.engine
     lengths = np.empty(group.size(), np.int64)
     _wait(group, what, engine.all_gather(lengths, np.array([len(mine)])))
     padded = np.zeros(int(lengths.max()), np.uint8)
@@ -65,7 +76,7 @@ def gather_object(
     if found is None:
         return
     root = _root(found, dst, group_dst)
-    objects = _gathered(found, "gather_object", obj)
+    objects = gathered(found, f"gather_object to {found.ranks[root]}", obj)
     if found.rank() == root:
         if object_gather_list is None or len(object_gather_list) != found.size():
             raise ValueError("gather_object(): dst gives a list with a place for each rank")
@@ -86,15 +97,20 @@ def broadcast_object_list(
     found = resolve(group)
     if found is None:
         return
-    require_agreement(found, f"broadcast_object_list of {len(object_list)}")
-    root = _root(found, src, group_src)
-    is_root = found.rank() == root
-    given = _bytes(list(object_list)) if is_root else np.empty(0, np.uint8)
+    what = f"broadcast_object_list of {len(object_list)}"
+    object_list[:] = _broadcast(found, what, list(object_list), _root(found, src, group_src))
+
+
+def _broadcast(group: ProcessGroup, what: str, obj: Any, root: int) -> Any:
+    """The root's object."""
+    what = f"{what} from {group.ranks[root]}"
+    is_root = group.rank() == root
+    given = _pickled(group, what, obj if is_root else None)
     length = np.array([len(given)])
-    _wait(found, "broadcast_object_list", found.engine.broadcast(length, root))
+    _wait(group, what, group.engine.broadcast(length, root))
     data = given if is_root else np.empty(int(length[0]), np.uint8)
-    _wait(found, "broadcast_object_list", found.engine.broadcast(data, root))
-    object_list[:] = _object(data)
+    _wait(group, what, group.engine.broadcast(data, root))
+    return _object(data)
 
 
 def send_object_list(
@@ -152,8 +168,7 @@ def scatter_object_list(
     if found is None:
         return
     root = _root(found, src, group_src)
-    if found.rank() == root and len(scatter_object_input_list or ()) != found.size():
+    everything = _broadcast(found, "scatter_object_list", scatter_object_input_list, root)
+    if len(everything or ()) != found.size():
         raise ValueError(f"scatter_object_list(): src gives {found.size()} objects, one a rank")
-    everything = [scatter_object_input_list]
-    broadcast_object_list(everything, found.ranks[root], found)
-    scatter_object_output_list[0] = everything[0][found.rank()]  # type: ignore[index]
+    scatter_object_output_list[0] = everything[found.rank()]

@@ -24,6 +24,7 @@ LIMIT = 60.0  # seconds: the job's end after a fault, its start among them
 FAULTS = {  # kind: the one message, with rank and cause
     "step": r"rank 1 of 2 \(process \d+\) was killed by SIGKILL",
     "save": r"rank 1 of 2 \(process \d+\) was killed by SIGKILL",
+    "async": r"rank 1 of 2 \(process \d+\) was killed by SIGKILL",
     "compile": r"rank 1 of 2 \(process \d+\) was killed by SIGKILL",
     "full": r"saving the checkpoint .*/run/3: rank 1: OSError: \[Errno 28\] No space left on device",
     "slow": r"waited for 4 s: another rank has not come to it",
@@ -44,16 +45,14 @@ def job(folder, steps, *fault, processes=2, program=ranks_faults.__file__):
         )
 
 
-def alive(folder):
-    """Processes of the folder's jobs that still run."""
-    return [pid for pid in _pids(folder) if _state(pid) != "Z"]
-
-
-def _state(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "Z"
+def alive(folder, word=""):
+    """Processes that were started with the folder (and a word) as arguments, and still run."""
+    found, wanted = [], {str(folder).encode(), *word.encode().split()}
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if wanted <= {*each.read_bytes().split(b"\0")}:
+                found.append(int(each.parent.name))
+    return found
 
 
 def losses(folder, rank=0):
@@ -138,13 +137,12 @@ def kill_at_random(kills, root, expected, steps, seed=0):
     """So many kills of a random rank at a random moment, in trainings that go on after each until
     they are done. Counts of what was found."""
     draw = random.Random(seed)
-    counts = {"kills": 0, "named": 0, "trainings": 0, "slowest end": 0.0}
+    counts = {"kills": 0, "early": 0, "named": 0, "trainings": 0, "slowest end": 0.0}
     folder = None
     while counts["kills"] < kills or folder is not None:
         if folder is None:
             folder = root / str(counts["trainings"])
             folder.mkdir(parents=True)
-        (folder / "pids").unlink(missing_ok=True)
         process = job(folder, steps)
         if counts["kills"] < kills:
             killed = kill_one(folder, process, draw)
@@ -154,7 +152,9 @@ def kill_at_random(kills, root, expected, steps, seed=0):
         said = (folder / "output").read_text()
         if killed and process.returncode:
             counts["kills"] += 1
+            counts["early"] += not (folder / "pids").exists()  # before MPI was there
             counts["named"] += bool(re.search(FAULTS["step"].replace("1", "[01]", 1), said))
+            (folder / "pids").unlink(missing_ok=True)
             counts["slowest end"] = max(counts["slowest end"], round(seconds, 2))
             continue
         assert process.returncode == 0, said
@@ -165,24 +165,20 @@ def kill_at_random(kills, root, expected, steps, seed=0):
 
 
 def kill_one(folder, process, draw):
-    """Kill a rank at a random moment from its start on. False where the job was over before."""
+    """Kill a rank at a random moment, from the start of its interpreter on. False where the job was
+    over before."""
     wanted = draw.randrange(1, 3)
-    while process.poll() is None and len(_pids(folder)) < wanted:
+    while process.poll() is None and len(alive(folder, "--as-rank")) < wanted:
         time.sleep(0.01)
     until = time.monotonic() + draw.random() ** 2 * 4
     while process.poll() is None and time.monotonic() < until:
         time.sleep(0.001)
-    running = [pid for pid in _pids(folder) if _state(pid) != "Z"]
+    running = alive(folder, "--as-rank")
     if process.poll() is None and running:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(int(draw.choice(running)), signal.SIGKILL)
+            os.kill(draw.choice(running), signal.SIGKILL)
             return True
     return False
-
-
-def _pids(folder):
-    pids = folder / "pids"
-    return pids.read_text().split() if pids.exists() else []
 
 
 def main():

@@ -3,14 +3,18 @@
 All cases without a name, else one that ends badly. Rank 0 prints the failures as JSON, by case.
 """
 
+import itertools
 import json
 import os
 import signal
 import sys
+import tempfile
+import threading
 import time
 import traceback
 import warnings
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +22,7 @@ import ranks_compiled
 
 import eager
 import eager.distributed as dist
+import eager.distributed.checkpoint as dcp
 from eager import nn
 from eager.distributed import functional as F
 from eager.distributed.optim import ZeroRedundancyOptimizer
@@ -25,6 +30,7 @@ from eager.nn.parallel import DistributedDataParallel
 from eager.utils.data import DistributedSampler
 from jitcap import explain, jit
 
+NOWHERE = Path(tempfile.gettempdir()) / "nowhere"
 DTYPES = "bfloat16 float16 float32 float64 int64 uint8 bool complex64".split()
 
 
@@ -422,6 +428,32 @@ def mistakes(r, n):
     _raises(ValueError, "equal parts", dist.all_to_all_single, eager.ones(n), eager.ones(n + 1))
     _raises(dist.DistBackendError, r"rank 0: all_reduce of \[1\].*rank 1: all_reduce of \[2\]",
             dist.all_reduce, eager.ones(1 + (r > 0)))  # fmt: skip
+    objects_that_meet(r, n)
+
+
+def objects_that_meet(r, n):
+    """Two calls that are not the same, and one that only another rank's is."""
+    some = [1] if r == 0 else [None]
+    calls = {
+        "all_gather_object": lambda: dist.all_gather_object([None] * n, r),
+        "broadcast_object_list of 1 from 0": lambda: dist.broadcast_object_list(some),
+        "broadcast_object_list of 1 from 1": lambda: dist.broadcast_object_list(some, 1),
+        "broadcast_object_list of 2 from 0": lambda: dist.broadcast_object_list(some * 2),
+        "scatter_object_list from 0": lambda: dist.scatter_object_list([0], [1] * n),
+        "gather_object to 1": lambda: dist.gather_object(r, [0] * n, 1),
+        "gather_object to 0": lambda: dist.gather_object(r, [0] * n, 0),
+        "saving a checkpoint": lambda: dcp.save({}, checkpoint_id=NOWHERE),
+        "loading a checkpoint": lambda: dcp.load({}, checkpoint_id=NOWHERE),
+        "DistributedDataParallel's check": lambda: DistributedDataParallel(nn.Linear(1, 1)),
+    }
+    for (ours, call), (theirs, other) in itertools.pairwise(calls.items()):
+        text = rf"rank 0: {ours}.* \(number (\d+) of objects\); rank 1: {theirs}.* \(number \1"
+        _raises(dist.DistBackendError, text, call if r == 0 else other)
+    if r == 1:  # alone
+        _raises(Exception, "pickle", dist.all_gather_object, [None] * n, lambda: 0)
+    _raises(dist.DistBackendError, r"rank 0: all_gather_object \(number (\d+) .*; rank 1: all_g",
+            calls["all_gather_object"])  # fmt: skip
+    dist.group.WORLD.object_calls += r != 1
 
 
 def _uneven_exchange(r, n):
@@ -474,8 +506,11 @@ def ends_badly(case, r):
             "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
             "hang": lambda: time.sleep(60),
             "hang compiled": lambda: time.sleep(60),
+            "Ctrl-C compiled": lambda: time.sleep(60),
         }[case]()
-    reduce = jit(lambda x: dist.all_reduce(x)) if case == "hang compiled" else dist.all_reduce
+    if "Ctrl-C" in case:
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    reduce = jit(lambda x: dist.all_reduce(x)) if "compiled" in case else dist.all_reduce
     reduce(eager.ones(2))
 
 

@@ -216,6 +216,59 @@ def a_full_disk(r, n, at):
     assert len([*(at / "full").iterdir()]) == n + 1
 
 
+def beside_the_program(r, n, at):
+    """`async_save`: what was when it was called is there when it ends, on all ranks or none."""
+    program = Program()
+    program.train(2, r, n)
+    future = dcp.async_save(program.state(), checkpoint_id=at / "async" / "2", keep=2)
+    losses = program.train(2, r, n)
+    if r == 1:  # who wants to know
+        assert future.result() is None and future.done()
+    fresh = Program(seed=5)
+    dcp.load(fresh.state(), checkpoint_id=at / "async" / "2")  # waits for it
+    fresh.done = 2
+    assert fresh.train(2, r, n) == losses
+    old = eager.full((3,), 1.0)
+    state = {"x": old}
+    dcp.save(state, checkpoint_id=at / "async" / "3")
+
+    def fails(rank):
+        true = saving.write_file
+
+        def full(path, how):
+            if r == rank and (rank or path.name == "metadata.json"):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            true(path, how)
+
+        saving.write_file = full
+        new = {"x": old + 1, "more": [eager.ones(3) for _ in range(n)]}  # each writes something
+        future = dcp.async_save(new, checkpoint_id=at / "async" / "3")
+        with pytest.raises(dcp.CheckpointException, match=f"async/3: rank {rank}: OSError: .*No s"):
+            future.result()
+        saving.write_file = true
+        found = eager.zeros(3)
+        dcp.load({"x": found}, checkpoint_id=at / "async" / "3")
+        assert (found == 1).all()
+
+    for rank in range(n):
+        fails(rank)
+    true = saving.Saving.write
+    saving.Saving.write = lambda self: 1 / 0 if r == 2 else true(self)
+    dcp.async_save(state, checkpoint_id=at / "async" / "4")
+    said = r"rank 0: the asynchronous save before it failed: .*async/4: rank 2: ZeroDivisionError"
+    with pytest.raises(dcp.CheckpointException, match=said):
+        dcp.save(state, checkpoint_id=at / "async" / "5")
+    saving.Saving.write = true
+    dcp.async_save(state, checkpoint_id=at / "async" / "5", keep=2)
+    dcp.async_save({"x": old * 7}, checkpoint_id=at / "async" / "6", keep=2)
+    dcp.load({"x": old}, checkpoint_id=at / "async" / "6")
+    assert (old == 7).all()
+    assert sorted(p.name for p in (at / "async").iterdir()) == ["5", "6"]
+    dist.barrier()
+    with pytest.raises(dcp.CheckpointException, match="x has shape"):
+        dcp.async_save({"x": eager.zeros(1 + r)}, checkpoint_id=at / "async" / "7")
+
+
 def what_does_not_fit(r, n, at):
     for state, said in (
         ({"x": r}, r"x is 1 on rank 1, and 0 on rank 0"),
@@ -244,6 +297,7 @@ CASES = (
     another_number_of_ranks,
     parts_of_models_and_optimizers,
     a_full_disk,
+    beside_the_program,
     what_does_not_fit,
 )
 

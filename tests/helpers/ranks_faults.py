@@ -66,7 +66,8 @@ def main():
             losses.write(f"{done} {run(data[rows]).item().hex()}\n")
             losses.flush()
             if done % 2:
-                dcp.save({**state, "done": done + 1}, checkpoint_id=folder / f"run/{done}", keep=2)
+                save = dcp.async_save if "async" in fault or done % 4 == 1 else dcp.save
+                save({**state, "done": done + 1}, checkpoint_id=folder / f"run/{done}", keep=2)
 
 
 def happen(kind):
@@ -75,12 +76,12 @@ def happen(kind):
         os.kill(os.getpid(), 9)
     if kind == "slow":
         time.sleep(10 * TIMEOUT)
-    if kind in ("save", "full"):
+    if kind in ("save", "async", "full"):
         write = saving.write_unchecked
 
         def fails(tensors, metadata, file):
             file.write(b"the beginning of a file")
-            if kind == "save":
+            if kind != "full":
                 os.kill(os.getpid(), 9)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
 

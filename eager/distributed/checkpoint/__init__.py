@@ -6,6 +6,8 @@ PyTorch's names. Each rank writes its part; any number of ranks reads it.
     dcp.load(state, checkpoint_id=dcp.latest("run"))
 
     saving      a state -> a folder
+    background  the same beside the program
+    under_way   its end, before the next begins
     loading     a folder -> the state
     plan        who writes what
     states      objects -> leaves, with their places
@@ -23,6 +25,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from eager.distributed.checkpoint.background import async_save as async_save
 from eager.distributed.checkpoint.folder import checkpoints
 from eager.distributed.checkpoint.loading import load as load
 from eager.distributed.checkpoint.saving import save as save

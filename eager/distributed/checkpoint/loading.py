@@ -27,6 +27,7 @@ from eager.distributed.checkpoint.metadata import (
 from eager.distributed.checkpoint.plan import told
 from eager.distributed.checkpoint.states import unwrapped, where_in
 from eager.distributed.checkpoint.together import CheckpointException, group_for, together
+from eager.distributed.checkpoint.under_way import settle
 from eager.distributed.shards import Shard, shard_of
 from eager.serialization import safetensors
 from eager.serialization.own import decode_plain
@@ -55,7 +56,12 @@ def load(
     group = group_for(process_group, no_dist)
     what = f"loading the checkpoint {folder}"
     is_first = group is None or group.rank() == 0
-    metadata = together(group, what, lambda: read_metadata(folder) if is_first else None)[0]
+
+    def read() -> Metadata | None:
+        settle()
+        return read_metadata(folder) if is_first else None
+
+    metadata = together(group, what, read)[0]
     assert metadata is not None
     reader = _Reader(folder, metadata)
     try:

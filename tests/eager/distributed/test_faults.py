@@ -15,13 +15,15 @@ pytestmark = pytest.mark.once
 
 
 def test_a_rank_that_is_killed_in_a_save(tmp_path):
-    """The launcher says which; the training goes on with the losses that it would have had."""
+    """The launcher says which; the training goes on with the losses that it would have had. So it
+    is in a thread of `async_save`."""
     needs_mpi()
     expected = faults.uninterrupted(tmp_path / "whole", 6)
-    faults.fail("save", tmp_path / "save", expected)
-    run = tmp_path / "save" / "run"
-    assert sorted(p.name for p in run.iterdir()) == ["3", "5"]
-    assert (tmp_path / "save" / "shared").read_text()  # that it is gone is looked at by `fail`
+    for kind in ("save", "async"):
+        faults.fail(kind, tmp_path / kind, expected)
+        run = tmp_path / kind / "run"
+        assert sorted(p.name for p in run.iterdir()) == ["3", "5"]
+        assert (tmp_path / kind / "shared").read_text()  # that it is gone is looked at by `fail`
 
 
 class Ranks:
