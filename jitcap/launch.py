@@ -28,6 +28,10 @@ from typing import Any, Final, NoReturn
 INSTALL: Final = "mpiexec is not found: pip install 'jitcap[distributed]'"
 _CHILD: Final = "--as-rank"
 _WATCHED: Final = "--watched"  # of those of the program, and of those that mpiexec starts
+_PLACES: Final = (  # variables of launchers: the number of a process, and of how many
+    ("PMI_RANK", "PMI_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+)
 _NOTES: Final = "_JITCAP_LAUNCH_NOTES"  # a variable: the folder where they leave notes
 
 
@@ -59,10 +63,10 @@ def main(arguments: Sequence[str]) -> int:
                 status = job.wait()
             finally:
                 job.terminate()
-                ranks = _notes(notes, "rank")
-                for file in {file for rank in ranks.values() for file in rank["shared"]}:
+                shared = _notes(notes, "shared").values()
+                for file in {file for note in shared for file in note["files"]}:
                     Path(file).unlink(missing_ok=True)
-        ends = _notes(notes, "end")
+        ranks, ends = _notes(notes, "rank"), _notes(notes, "end")
         first = min(ends, key=lambda process: ends[process]["time"], default=0)
         if status and ends:
             status = ends[first]["status"]
@@ -104,6 +108,10 @@ def _watch(program: Sequence[str]) -> int:
     """Run a rank in a process of its own, to see how it ends."""
     command = [sys.executable, "-m", "jitcap.launch", _CHILD, *program]
     with subprocess.Popen(command, close_fds=False) as rank:  # one of them leads to mpiexec
+        for name, size in _PLACES:
+            if name in os.environ and size in os.environ:
+                place = {"rank": int(os.environ[name]), "ranks": int(os.environ[size])}
+                _take_note(rank.pid, "rank", **place)
         status = rank.wait()
     if status:
         _note_end(rank.pid, status)
@@ -122,8 +130,8 @@ def _run(arguments: Sequence[str]) -> NoReturn:
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
-    place = {"rank": world.rank, "ranks": world.size}
-    _take_note(os.getpid(), "rank", **place, shared=shared_memory())
+    _take_note(os.getpid(), "shared", files=shared_memory())
+    _take_note(os.getpid(), "rank", rank=world.rank, ranks=world.size)
     node = world.Split_type(MPI.COMM_TYPE_SHARED)
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     numbers = (world.rank, world.size, node.rank, node.size)
