@@ -113,7 +113,10 @@ CLAIMS = {
     },
     "docs/distributed.md": {
         "`eager.distributed` has": SELF + "test_the_extras_exist",
-        "and is started by": RANKS + "the_example_by_the_launcher",
+        "This is all in which": RANKS
+        + "the_examples_differ_by_three_lines "
+        + RANKS
+        + "the_example_by_the_launcher",
         "`dist.optim.Zero": RANKS + "three_ranks " + RANKS + "sharding",
         "**Sharding.**": RANKS + "sharding",
         "A unit's parameters": RANKS + "sharding tests/eager/distributed/test_sharded_steps.py",
@@ -141,6 +144,10 @@ CLAIMS = {
         + "the_last_ones_are_kept_and_what_a_killed_save_left_is_removed "
         + CHECKPOINT
         + "a_save_that_is_interrupted_changes_nothing",
+        "`future = dcp.async_save": CHECKPOINT
+        + "three_ranks_and_one "
+        + FAULTS
+        + "a_rank_that_is_killed_in_a_save",
         "**Compiling.**": "tests/codegen/runtime/test_turns.py",
         "**GPUs.**": RANKS + "nccl_over_a_stand_in_of_its_interface",
         "**What is not there": LIMIT,

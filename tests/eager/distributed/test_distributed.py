@@ -1,5 +1,6 @@
 """Several processes, started by mpiexec as a user does; the cases are those of `ranks`."""
 
+import difflib
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from eager import distributed as dist
 from eager.distributed import nccl
 
 pytestmark = pytest.mark.once
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 def run(processes, *case, helper=ranks):
@@ -45,6 +47,7 @@ def test_groups_and_meshes():
         ("raise", "rank 1 of 2 failed:"),
         ("hang", "waited for 1 s: another rank has not come to it"),
         ("hang compiled", "float32, reduction sum (at "),
+        ("Ctrl-C compiled", "KeyboardInterrupt"),
         ("kill", ""),
     ],
 )
@@ -86,17 +89,36 @@ def test_without_mpi_it_says_what_to_install(monkeypatch):
         nccl.over(None)
 
 
+def test_the_examples_differ_by_three_lines():
+    """Added or changed in the program of several processes, and the page shows them."""
+    texts = [(EXAMPLES / name).read_text() for name in ("one_process.py", "ranks.py")]
+    lines = [*difflib.unified_diff(*map(str.splitlines, texts), n=0, lineterm="")][2:]
+    assert sum(line.startswith("+") for line in lines) == 3
+    page = (EXAMPLES.parent / "docs" / "distributed.md").read_text()
+    shown = re.search(r"^```diff\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[1]
+    assert shown.splitlines() == [line for line in lines if not line.startswith("@@")]
+
+
 def test_the_example_by_the_launcher(tmp_path):
-    """As many ranks as there are, the model is the same; status and arguments go through."""
+    """One process goes on where two were, and the model is that of one process alone; status and
+    arguments go through."""
     needs_mpi()
     launch = [sys.executable, "-m", "jitcap.launch", "-n", "2"]
-    example = Path(__file__).resolve().parents[3] / "examples" / "ranks.py"
-    done = subprocess.run([*launch, example], capture_output=True, text=True, check=True)
-    ranks_, accuracies = zip(
-        *sorted(re.findall(r"rank (\d) of 2: .*?accuracy (\S+), 1 graph, 0 splits", done.stdout)),
-        strict=True,
-    )
-    assert ranks_ == ("0", "1") and accuracies[0] == accuracies[1] > "0.9"
+    one = [sys.executable, EXAMPLES / "one_process.py"]
+    results = []
+    for folder, start, epochs in (
+        ("a", [*launch, EXAMPLES / "ranks.py"], 3),
+        ("a", one, 4),
+        ("b", one, 4),
+    ):
+        command = [*start, tmp_path / folder, "--epochs", str(epochs)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        line = r"epochs (\d) to \d: loss (\S+), accuracy (\S+), 1 graph, 0 splits"
+        results.append([tuple(map(float, found)) for found in re.findall(line, done.stdout)])
+    both, (resumed,), (alone,) = results
+    assert len(both) == 2 and len({*both}) == 1
+    assert resumed[0] == 3 and resumed[2] == alone[2] > 0.9
+    assert resumed[1] == pytest.approx(alone[1], rel=1e-3)
     leaves = tmp_path / "leaves.py"
     leaves.write_text(
         "import os, sys, eager, eager.distributed as dist\n"
