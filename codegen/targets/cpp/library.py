@@ -201,9 +201,10 @@ def _host(w: Writer) -> None:
     ins = [Spec(w.aval(i).shape, w.aval(i).dtype.np) for i in (*tensors, *slots)]
     outs = tuple(Spec(a.shape, a.dtype.np) for a in step.out_avals)
     w.hosts.append(Host(callback(step), tuple(ins), outs))
+    host = f"{w.places.top}[{w.places.first_host + number}]"
     w.lines += [
         f"void *args[] = {{{', '.join(args)}}};",
-        f"if (!jc_hosted({w.places.top}[{w.places.first_host + number}], {number}, args)) return 1;",
+        f"if (!jc_hosted({host}, {number}, args)) return 1;",
     ]
 
 

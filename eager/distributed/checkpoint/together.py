@@ -63,7 +63,7 @@ def failure(
 
 
 def text_of(error: BaseException) -> str:
-    """What is told to the other ranks of an error."""
+    """The text of an error for the other ranks."""
     if isinstance(error, CheckpointException):
         return str(error)
     return f"{type(error).__name__}: {error}"
