@@ -15,6 +15,7 @@ import pytest
 import codegen
 import eager
 import jitcap
+from jitcap.base import breaks
 from jitcap.commands import settings
 from jitcap.verify import tolerance
 from tests.test_golden import normalise
@@ -286,6 +287,32 @@ def test_the_page_of_sizes_shows_what_is_printed(request):
             else:
                 assert match[part].strip() == got.strip(), (match[1], name)
     path.write_text(text)
+
+
+def test_each_kind_of_split_has_its_paragraph():
+    section = DOCS["debugging.md"].partition("## Each kind of split")[2].partition("\n## ")[0]
+    points = dict(re.findall(r"^\* \*\*([a-z ]+)\*\*: (.*?)(?=^\* |\Z)", section, re.M | re.S))
+    assert [*points] == [*breaks.KINDS]
+    assert all(len(text.split()) > 8 for text in points.values())
+
+
+def test_the_messages_are_those_of_the_code():
+    section = DOCS["debugging.md"].partition("## Common messages")[2].partition("\n## ")[0]
+    words = re.findall(r'^\* "\*\*(.*?)\*\*"', section, re.M)
+    source = "".join(path.read_text() for path in (ROOT / "jitcap").rglob("*.py"))
+    source = re.sub(r'"\s*f?"', "", source)  # texts that go on in the next line
+    assert len(words) > 5 and not [text for text in words if text not in source]
+
+
+def test_the_glossary_is_sorted_and_used():
+    terms = re.findall(r"^\*\*(.+?)\.\*\*", DOCS["glossary.md"], re.M)
+    assert terms == sorted(terms, key=str.lower)
+    used = "".join(text for name, text in DOCS.items() if name != "glossary.md")
+    for package in (eager, codegen, jitcap):
+        used += "".join(p.read_text() for p in Path(package.__file__).parent.rglob("*.py"))
+    used = used.lower().replace("_", " ")
+    words = [re.sub(r" \(.*", "", term).lower() for term in terms]
+    assert not [word for word in words if word.rstrip("e") not in used]
 
 
 def test_every_setting_is_documented():

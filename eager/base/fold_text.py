@@ -26,7 +26,7 @@ import numpy as np
 from eager.base.dataclass import dataclass
 
 ROUNDS: Final = 3  # of a loop, at least
-SAVED: Final = 16  # lines that a loop saves, at least
+SAVED: Final = 400  # letters that a loop saves, at least
 GRAM: Final = 8  # equal lines in a row that tell of a longer period
 TRIED: Final = 64  # long periods that are tried
 DEPTH: Final = 3  # of loops in loops
@@ -62,8 +62,8 @@ class Line:
         return Line((*texts, text[at:]), tuple(numbers))
 
     @property
-    def height(self) -> int:
-        return 1 + sum(text.count("\n") for text in self.texts)
+    def length(self) -> int:
+        return sum(map(len, self.texts))
 
     @property
     def kind(self) -> object:
@@ -126,13 +126,13 @@ def _fold(lines: Sequence[Line], depth: int) -> list[Line | Loop]:
 
 
 def _loops(lines: Sequence[Line]) -> tuple[Numbers, Numbers, Numbers]:
-    """The loop that saves most lines, if it begins at a line: (lines saved, period, rounds)."""
+    """The loop that saves most, if it begins at a line: (letters saved, period, rounds)."""
     known: dict[object, int] = {}
     kinds = [known.setdefault(line.kind, len(known)) for line in lines]
     kind = np.array(kinds)
     # A number for each line, of which second differences vanish where those of all its numbers do.
     sums = np.array([_weighted(line) for line in lines], np.uint64)
-    height = np.cumsum([0, *(line.height for line in lines)])
+    length = np.cumsum([0, *(line.length for line in lines)])
     saved, best, rounds = (np.zeros(len(lines), np.int64) for _ in range(3))
     for period in _periods(kinds):
         end = len(lines) - 2 * period
@@ -145,7 +145,7 @@ def _loops(lines: Sequence[Line]) -> tuple[Numbers, Numbers, Numbers]:
         for start, stop in edges.reshape(-1, 2).tolist():
             at = np.arange(start, stop - period + 1)
             count = (stop - at) // period + 2
-            gain = (count - 1) * (height[at + period] - height[at])
+            gain = (count - 1) * (length[at + period] - length[at])
             at, count, gain = (x[gain > saved[at]] for x in (at, count, gain))
             saved[at], best[at], rounds[at] = gain, period, count
     return saved, best, rounds

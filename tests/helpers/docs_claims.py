@@ -5,6 +5,8 @@ test_docs.py. LIMIT marks what promises nothing. tests/test_docs.py asserts that
 the pages is here, and that every test exists: who writes a sentence, says what holds it.
 """
 
+from jitcap.base import breaks
+
 SELF = "tests/test_docs.py::"
 LINKS = SELF + "test_links_lead_somewhere"
 FILES = SELF + "test_named_files_exist"
@@ -24,6 +26,10 @@ KEPT = "tests/jitcap/store/test_kept_processes.py::"
 PROGRAMS = "tests/eager/programs/test_programs.py::"
 PLAN = "tests/test_benchmarks.py::test_the_plan_of_larger_machines"
 LOOPS = "tests/eager/device/test_loops.py::test_"
+BREAKS = "tests/jitcap/capture/test_breaks.py::"
+KINDS = SELF + "test_each_kind_of_split_has_its_paragraph"
+MESSAGES = SELF + "test_the_messages_are_those_of_the_code"
+GLOSSARY = SELF + "test_the_glossary_is_sorted_and_used"
 
 CLAIMS = {
     "README.md": {
@@ -55,6 +61,7 @@ CLAIMS = {
         "* [gpu.md]": LINKS,
         "* [performance.md]": LINKS,
         "* [limits.md]": LINKS,
+        "* [glossary.md]": LINKS,
         "* [../CONTRIBUTING.md]": LINKS,
         "What the compiled function promises": "tests/never_wrong/test_never_wrong.py::test_case "
         "tests/jitcap/guards/test_guards.py::test_mutation "
@@ -367,6 +374,22 @@ CLAIMS = {
         "test_stance_eager_runs_the_function_itself tests/jitcap/verify/test_verify.py",
         "**What was compiled?**": SELF + "test_what_is_counted "
         "tests/jitcap/test_jit.py::test_guards_recompile_and_say_why",
+        "**How to read it.**": "tests/jitcap/base/test_texts.py tests/jitcap/graph/test_listing.py "
+        "tests/jitcap/test_explain.py",
+        "A record begins with its kind": BREAKS + "test_the_record " + BREAKS + "test_same_answer",
+        **{
+            f"* **{kind}**": BREAKS
+            + "test_every_kind_is_raised_and_says_something_of_its_own "
+            + KINDS
+            for kind in breaks.KINDS
+        },
+        '* "**runs as plain': BREAKS + "test_same_answer",
+        '* "**ran a call': "tests/jitcap/capture/test_limits.py",
+        '* "**runs op by op**"': "tests/codegen/targets/cpp/test_no_compiler.py::test_it_runs_and_says_so",
+        '* "**is compiled for each': MESSAGES,
+        '* "**are traced by': "tests/jitcap/by_dispatch/test_by_dispatch.py",
+        '* "**runs it again': MESSAGES,
+        '* "**cannot write**"': MESSAGES,
         "**Does it run plainly?**": SELF + "test_the_limits_are_those_of_the_code "
         "tests/jitcap/capture/test_limits.py",
         "**Why did it split?**": "tests/jitcap/capture/test_breaks.py::test_the_record "
@@ -409,6 +432,10 @@ CLAIMS = {
         "Some are of the environment": SELF + "test_every_setting_is_documented",
         "The cache has a limit": SELF + "test_every_setting_is_documented "
         "tests/codegen/targets/cpp/test_cpu.py::test_number_of_threads tests/jitcap/store/test_kept_processes.py",
+    },
+    "docs/glossary.md": {
+        "Terms as they are used here": GLOSSARY,
+        "**": GLOSSARY,
     },
     "docs/shapes.md": {
         "A size is static at first": SELF + "test_the_programs_of_the_pages_run "

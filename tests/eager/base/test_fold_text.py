@@ -41,14 +41,15 @@ def layers(rng):
     return [*lines, f"v{v + 1} = op(v{v}, v0)"]
 
 
-def test_the_folded_text_means_the_same():
+def test_the_folded_text_means_the_same(monkeypatch):
+    monkeypatch.setattr("eager.base.fold_text.SAVED", 100)
     rng, shorter = random.Random(0), 0
     for _ in range(150):
         lines = layers(rng)
         folded = fold_text(lines)
         assert run(folded.text, folded.families) == run("\n".join(lines), {})
         shorter += folded.text.count("\n") + 1 < len(lines) / 2
-    assert shorter > 50
+    assert shorter > 40, shorter
 
 
 def test_a_text_without_repetition_stays():
@@ -74,9 +75,9 @@ def test_what_is_fixed_stays():
 
 
 def test_loops_in_c():
-    lines = [f"  k1(b[{3 * k}], arena + {64 * k});" for k in range(20)]
+    lines = [f"  k1(b[{3 * k}], arena + {64 * k});" for k in range(40)]
     assert fold_text(lines, braces=True).text.splitlines() == [
-        "  for (int i = 0; i < 20; i++) {", "    k1(b[3*i], arena + (64*i));", "  }",
+        "  for (int i = 0; i < 40; i++) {", "    k1(b[3*i], arena + (64*i));", "  }",
     ]  # fmt: skip
 
 

@@ -1,0 +1,75 @@
+"""The explanation of a program as text: it grows with what differs, not with what repeats."""
+
+import re
+
+import pytest
+
+import eager
+from eager.nn import functional as F
+from jitcap import config, explain
+from jitcap.base.diagnostics import SCREEN
+
+pytestmark = pytest.mark.once
+
+
+class Block(eager.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.linear = eager.nn.LayerNorm(4), eager.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return x + F.gelu(self.linear(self.norm(x)))
+
+
+def trained(layers):
+    """A training step of a stack of equal blocks, explained."""
+    model = eager.nn.Sequential(*(Block() for _ in range(layers)))
+    optimizer = eager.optim.AdamW(model.parameters(), lr=1e-2)
+
+    def step(x):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    return explain(step)(eager.ones(2, 4))
+
+
+def test_the_text_of_more_layers_is_no_longer(tmp_path):
+    with config(dump=str(tmp_path / "few")):
+        few = trained(10)
+    with config(dump=str(tmp_path / "many")):
+        many = trained(30)
+    added = len(str(many)) - len(str(few))
+    assert added < 20 * 600, {n: len(t) - len(few.stages[n]) for n, t in many.stages.items()}
+    dumped = [
+        sum(path.stat().st_size for path in (tmp_path / name).rglob("*.*"))
+        for name in ("few", "many")
+    ]
+    assert dumped[1] - dumped[0] < 20 * 1200
+    assert len(str(many)) < 230_000
+    for lines in (repr(few).splitlines(), repr(many).splitlines()):
+        assert len(lines) <= 40 and max(map(len, lines)) <= SCREEN[1]
+
+
+def test_kernels_have_one_name_in_all_stages():
+    e = trained(10)
+    names = [kernel.name for kernel in e.kernels]
+    assert len(set(names)) == len(names) > 5
+    assert any(name.startswith("b0_") for name in names)
+    for stage in ("tiled", "source"):
+        text = e.stages[stage]
+        assert not [n for n in names if not re.search(rf"\b(def|void) {n}(_blocks)?\(", text)], (
+            stage
+        )
+    told = e.abridged()
+    assert "as in spelled: " in told["source"] and told["blocks"].startswith("# unchanged: as in ")
+    run = e.stages["tiled"].rpartition("def run():")[2]
+    assert "call(" in run and "body=body0" in run
+
+
+def test_times_have_a_total():
+    e = explain(lambda x: (x * 2).sum(0))(eager.ones(3))
+    first, *lines = str(e).splitlines()[1:]
+    assert first.split()[0] == "total" and any(line.split()[0] == "compiler" for line in lines)
+    top = sum(s for n, s in e.timings.items() if n not in e.inside)
+    assert sum(e.timings[n] for n in e.inside) <= e.timings["codegen"] <= top
