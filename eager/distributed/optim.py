@@ -36,18 +36,18 @@ class _Rows:
         self.parameters, self.reduces = parameters, reduces
         self.spread = Spread(parameters, group)
         self.own = [Parameter(empty(0, dtype=p.dtype), p.requires_grad) for p in parameters]
-        self.closed = [own.data for own in self.own]
         for i, own in enumerate(self.own):
             self.spread.mark(i, own)
 
     @contextmanager
     def opened(self) -> Iterator[None]:
+        closed = [own.data for own in self.own]
         for i, (own, p) in enumerate(zip(self.own, self.parameters, strict=True)):
             own.data = self.spread.rows_here(i, p.detach())
         try:
             yield
         finally:
-            for own, nothing in zip(self.own, self.closed, strict=True):
+            for own, nothing in zip(self.own, closed, strict=True):
                 own.grad, own.data = None, nothing
 
     def begin(self) -> None:
