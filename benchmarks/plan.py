@@ -151,11 +151,6 @@ def all_gather(nbytes: float, ranks: int, alpha: float, beta: float) -> float:
     return steps * alpha + (ranks - 1) / ranks * nbytes / beta
 
 
-def broadcast(nbytes: float, ranks: int, alpha: float, beta: float) -> float:
-    """Seconds, by a tree that is pipelined."""
-    return math.ceil(math.log2(ranks)) * alpha + nbytes / beta if ranks > 1 else 0.0
-
-
 @dataclass(frozen=True)
 class Sizes:
     """Bytes of a number: kept parameters and gradients, the optimizer's two, what is gathered."""
@@ -169,11 +164,12 @@ class Sizes:
 def traffic(shape: Shape, method: str, ranks: int, sizes: Sizes) -> dict[str, float]:
     """Bytes that each rank sends in a step, by collective."""
     share, p = (ranks - 1) / ranks, shape.parameters
+    if method == "data parallel":
+        return {"all_reduce": 2 * share * p * sizes.kept}
+    gathered = share * p * sizes.kept
     if method == "fully_shard":  # gathered for the forward, and again for the backward
         gathered = 2 * share * p * sizes.gathered
-        return {"all_gather": gathered, "reduce_scatter": share * p * sizes.kept}
-    sent = {"all_reduce": 2 * share * p * sizes.kept}
-    return sent if method == "data parallel" else sent | {"broadcast": share * p * sizes.kept}
+    return {"all_gather": gathered, "reduce_scatter": share * p * sizes.kept}
 
 
 def messages(
@@ -185,11 +181,12 @@ def messages(
     if method == "fully_shard":
         gathers = 2 * units * all_gather(p * sizes.gathered / units, ranks, *at)
         return gathers + units * all_gather(nbytes / units, ranks, *at), 0.0
+    if method == "ZeRO-1":  # a message for each matrix: four of a layer, and the embeddings
+        matrices = 4 * shape.layers + 2
+        each = matrices * all_gather(nbytes / matrices, ranks, *at)
+        return each, each  # gradients are scattered beside the backward, parameters gathered after
     buckets = max(1, round(nbytes / (25 << 20)))
-    sums = buckets * all_reduce(nbytes / buckets, ranks, *at)
-    if method == "data parallel":
-        return sums, 0.0
-    return sums, ranks * broadcast(nbytes / ranks, ranks, *at)  # one of each owner, one by one
+    return buckets * all_reduce(nbytes / buckets, ranks, *at), 0.0
 
 
 def memory(shape: Shape, method: str, ranks: int, sizes: Sizes) -> float:
@@ -288,7 +285,7 @@ class Counted:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.engine, name)
-        times = {"all_reduce": 2.0, "broadcast": 1.0, "all_gather": 1.0, "reduce_scatter": 1.0}
+        times = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
         if name not in times:
             return method
 
@@ -316,7 +313,9 @@ def rank() -> None:
         model, optimizer = program.model, program.optimizer
         if method == "ZeRO-1":
             parameters, rate = model.parameters(), workloads.LEARNING_RATE
-            optimizer = dist.optim.ZeroRedundancyOptimizer(parameters, eager.optim.AdamW, lr=rate)
+            optimizer = dist.optim.ZeroRedundancyOptimizer(
+                parameters, eager.optim.AdamW, lr=rate, reduce_gradients=True
+            )
             program = workloads.Program(program.loss, program.args, model, optimizer)
         elif method == "fully_shard":
             optimizer = eager.optim.AdamW(model.parameters(), lr=workloads.LEARNING_RATE)
@@ -350,7 +349,9 @@ def wrapped(model: Any, method: str) -> Any:
     from eager.distributed.fsdp import fully_shard
     from eager.nn.parallel import DistributedDataParallel
 
-    if method != "fully_shard":
+    if method == "ZeRO-1":  # its optimizer averages gradients
+        return model
+    if method == "data parallel":
         return DistributedDataParallel(model)
     for block in model.blocks:
         fully_shard(block)

@@ -6,6 +6,12 @@ result. Collectives keep their order among themselves, on which the ranks rely. 
 or is not made, where it would make the temporaries of the program need more memory at their peak.
 Nothing is estimated: how long kernels and messages take is not asked. (Compare `simple_overlap` of
 pytorch/pytorch.)
+
+Inputs are written behind the last collective, when no other rank can fail the run any more, so that
+updates do not run beside it. They could, into temporaries that are copied at the end. Measured on
+two cores with AdamW: the copies take 0.4 to 0.8 of the time of the update (1 to 100 MB), and that
+is 3 of 92 ms of a step of a small GPT. So 2 % of a step could be hidden, where the last message is
+as long as the update, for the memory of all parameters and their state once more: not worth it.
 """
 
 from __future__ import annotations

@@ -93,7 +93,8 @@ def full_tensor(tensor: Tensor) -> Tensor:
         return tensor
     with no_grad():
         own = padded(tensor.detach(), shard.rows)
-        out = empty((shard.rows * shard.group.size(), *shard.shape[1:]), dtype=tensor.dtype)
+        shape = shard.rows * shard.group.size(), *shard.shape[1:]
+        out = empty(shape, dtype=tensor.dtype, device=tensor.device)
         all_gather_into_tensor(out, own, shard.group)
         return out[: shard.shape[0]].clone()
 
@@ -119,7 +120,7 @@ def padded(part: Tensor, rows: int) -> Tensor:
     """The part with as many rows as the first rank's."""
     if part.shape[0] == rows:
         return part
-    whole = zeros((rows, *part.shape[1:]), dtype=part.dtype)
+    whole = zeros((rows, *part.shape[1:]), dtype=part.dtype, device=part.device)
     whole[: part.shape[0]] = part
     return whole
 
