@@ -13,6 +13,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MethodType
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ from jitcap.verify.bisect import readable
 
 STANCES: Final = ("default", "eager", "fail_on_split", "fail_on_recompile")
 _all: weakref.WeakSet[Jitted] | set[Jitted] = weakref.WeakSet()
+_forced: Final[dict[str, Any]] = {}  # options, see `force`
 
 
 @passed_over
@@ -143,7 +145,7 @@ def jit(
     Raises TypeError if `fn` cannot be called, ValueError for an unknown backend.
     """
     known_backend(backend)
-    options = Options(fullgraph, dynamic, backend, verify, check_nans)
+    options = replace(Options(fullgraph, dynamic, backend, verify, check_nans), **_forced)
     if fn is None:
         return functools.partial(_jit, options=options)
     return _jit(fn, options)
@@ -239,6 +241,11 @@ def keep_all() -> set[Jitted]:
     global _all
     _all = kept = {*_all}
     return kept
+
+
+def force(**options: Any) -> None:
+    """Give every function that is jitted from now on these options, whatever it asks for."""
+    _forced.update(options)
 
 
 def reset() -> None:

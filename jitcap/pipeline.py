@@ -21,10 +21,12 @@ there: an attempt whose derivative is refused does not stand, and hooks are read
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from codegen.runtime import progress
+from eager.base import lazy_imports
 from eager.base.config import config
 from eager.base.dataclass import dataclass
 from jitcap.autodiff.compiled_function import Region
@@ -40,17 +42,21 @@ from jitcap.capture import bytecode
 from jitcap.capture.capture import capture, search
 from jitcap.capture.result import Captured, link, require_fit
 from jitcap.capture.sizes import DATA, is_size
-from jitcap.capture.version import MISS, Call, Compiled, Options
+from jitcap.capture.version import MISS, Call, Compiled, Options, Suspects
 from jitcap.compile.anticipate import anticipated
+from jitcap.compile.backends import choose_backend
 from jitcap.compile.compile_graph import begin_code, compile_graph
-from jitcap.compile.executable import op_by_op
+from jitcap.compile.executable import Run, op_by_op
 from jitcap.compile.optimise import optimise
+from jitcap.compile.suspect import Suspect, SuspectCall
+from jitcap.graph.cut_by_device import places_of
 from jitcap.graph.graph import Graph
 from jitcap.graph.listing import listing
 from jitcap.store import versions
-from jitcap.verify import Plain, Verified, Whole, search_nans
+from jitcap.verify import Plain, Verified, VerifyError, Whole, search_nans
 from jitcap.verify.bisect import readable
 
+SUSPECT: Final = "__jitcap_suspect__"  # attribute of an exception of the compiler
 Keep = Callable[[Captured, bool], versions.Files]  # of a captured version (with its graph?)
 
 
@@ -131,8 +137,9 @@ def _compiled(
     keep: Keep | None,
 ) -> Compiled:
     trail, way = Trail(name_of(fn)), front()
+    whole = SuspectCall(fn, args, kwargs, options.backend or "", name_of(fn))
     with collection_paused(), progress.shown(trail.name):
-        with trail.stage("capture"), anticipated(options.backend):
+        with trail.stage("capture"), anticipated(options.backend), blamed(whole):
             captured = way.capture(fn, args, kwargs, dynamic=varying, unsafe=unsafe)
         require_fit(captured, varying, args, kwargs)
         return compile_captured(captured, options, trail, Whole(fn, varying, way.capture), keep)
@@ -159,15 +166,19 @@ def compile_captured(
             region = region_of(options, joint, captured.writes, trail)
             graph = region.forward
     oracle = plain if options.verify else None
-    optimised = optimise(graph, trail, options.backend)
-    with begin_code(optimised, captured.writes, captured.strides, trail, options.backend) as begun:
-        with trail.stage("entry"):
-            if oracle is None:
-                code = captured.code()
-            if code is not None and keep is not None and begun.waits:
-                files = keep(captured, False)
-        executable = begun.result()
-    run = search_nans(executable.run, graph) if options.check_nans else executable.run
+    suspect = Suspect(graph, None, captured.writes, captured.strides, backend_of(graph, options))
+    with blamed(suspect):
+        optimised = optimise(graph, trail, options.backend)
+        with begin_code(
+            optimised, captured.writes, captured.strides, trail, options.backend
+        ) as begun:
+            with trail.stage("entry"):
+                if oracle is None:
+                    code = captured.code()
+                if code is not None and keep is not None and begun.waits:
+                    files = keep(captured, False)
+            executable = begun.result()
+    run = watched(executable.run, suspect, options)
     call: Call
     with trail.stage("entry"):
         if code is not None:
@@ -175,7 +186,8 @@ def compile_captured(
         else:
             assert oracle is not None
             compiler = _backward_compiler(options, Trail("verify"))
-            call = Verified(captured, run, region, oracle, compiler)
+            differs = options.watch.differs if options.watch is not None else reproduced
+            call = Verified(captured, run, region, oracle, compiler, suspect, differs)
     trail.keep("entry", captured.show)
     return Compiled(call, captured, executable, trail, captured.graph, files=files)
 
@@ -191,8 +203,9 @@ def _backward_compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]
     """Compiler of a region's backward, which runs when the backward is first asked for."""
 
     def compile_backward(graph: Graph) -> Any:
+        suspect = Suspect(graph, None, (), None, backend_of(graph, options))
         try:
-            with progress.shown(f"{trail.name} (backward)"):
+            with progress.shown(f"{trail.name} (backward)"), blamed(suspect):
                 made = compile_graph(graph, backend=options.backend, trail=trail)
             run, refused = made.run, made.refused
             if trail.stats is not None:
@@ -208,9 +221,39 @@ def _backward_compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]
         if refused and trail.stats is not None:
             trail.stats.fallbacks += 1
             trail.stats.refusals.append(f"backward of {trail.name}: {refused}")
-        return search_nans(run, graph) if options.check_nans else run
+        return watched(run, suspect, options)
 
     return compile_backward
+
+
+def backend_of(graph: Graph, options: Options) -> str:
+    return choose_backend(places_of(graph), options.backend)
+
+
+def watched(run: Run, suspect: Suspect, options: Options) -> Run:
+    """The function that runs for a compiled graph, by the options."""
+    if options.watch is not None:
+        run = options.watch.around(run, suspect)
+    return search_nans(run, suspect.graph) if options.check_nans else run
+
+
+@contextmanager
+def blamed(suspect: Suspect | SuspectCall) -> Iterator[None]:
+    """A fault of the compiler says which graph it was at, or which call."""
+    try:
+        yield
+    except Exception as fault:
+        if not isinstance(fault, Break) and not hasattr(fault, SUSPECT):
+            setattr(fault, SUSPECT, suspect)
+        raise
+
+
+def reproduced(error: Exception, suspects: Suspects) -> Exception:
+    """A difference with the file that shows it, if there is one: see `jitcap.reproduce`."""
+    if suspects and isinstance(error, VerifyError):
+        write = lazy_imports.submodule("jitcap", "reproduce").write
+        error.add_file(write(suspects, error.name, f"{error.where}: {error.why}"))
+    return error
 
 
 def _require_host(graph: Graph, options: Options) -> None:

@@ -123,6 +123,12 @@ FLAGS: Final[dict[str, Flag]] = {
             16.0,
             "roundings by which `verify=True` lets floats differ",
         ),
+        Flag(
+            "reproduce",
+            "JITCAP_REPRODUCE",
+            30,
+            "seconds in which a fault that `verify=True` finds is reduced to a file; 0: no file",
+        ),
     )
 }
 
@@ -143,6 +149,7 @@ class Config:
     entries: int
     recompute: bool
     tolerance: float
+    reproduce: int
 
     def __getattr__(self, name: str) -> Any:
         """Called for flags that were not assigned: the environment's value, or the default."""

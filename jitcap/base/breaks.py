@@ -127,7 +127,10 @@ KINDS: Final[dict[str, Kind]] = {
     "version": Kind(
         "this version of Python has bytecode that is not known", "use Python 3.11, 3.12 or 3.13"
     ),
-    "internal": Kind("capture itself failed", "please report it, with the function"),
+    "internal": Kind(
+        "the compiler itself failed",
+        "please report it, with what `python -m jitcap bisect script.py` says and writes",
+    ),
 }
 
 # what the user's line calls, by its module and the words of the refusal -> what to do instead

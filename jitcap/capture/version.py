@@ -5,14 +5,15 @@ A `Compiled` comes from the whole road (`entry.compile_call`) or from disk (`ver
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from eager.base.dataclass import dataclass
 from jitcap.base.diagnostics import Trail
 from jitcap.capture.result import Version
-from jitcap.compile.executable import Executable
+from jitcap.compile.executable import Executable, Run
+from jitcap.compile.suspect import Suspect, SuspectCall
 from jitcap.graph.graph import Graph
 
 
@@ -29,15 +30,29 @@ STANCE: Final[ContextVar[str]] = ContextVar("stance", default="default")  # see 
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
+Suspects = Sequence[Suspect | SuspectCall]
+
+
+class Watch(Protocol):
+    """Observer of all that is compiled and run: see `jitcap.commands.bisect`."""
+
+    def around(self, run: Run, suspect: Suspect) -> Run:
+        """The function that runs in the place of a compiled graph."""
+
+    def differs(self, error: Exception, suspects: Suspects) -> BaseException:
+        """The exception for a call that was not what Python did."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a compilation: the arguments of `jit`."""
+    """Options of a compilation: the arguments of `jit`, and who watches."""
 
     fullgraph: bool = False
     dynamic: bool | None = None
     backend: str | None = None
     verify: bool = False
     check_nans: bool = False
+    watch: Watch | None = None
 
 
 class Room:

@@ -1,4 +1,4 @@
-"""At the edge: `python -m jitcap doctor | cache | explain | settings`. Arguments -> a status."""
+"""At the edge: `python -m jitcap`, a command (cache, doctor, ...), its arguments -> a status."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from jitcap.commands import cache, doctor, explain, settings
+from jitcap.commands import bisect, cache, doctor, explain, settings
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name; 0 if what it looked at is well."""
     parser = argparse.ArgumentParser(prog="python -m jitcap")
     commands = parser.add_subparsers(required=True, metavar="command")
-    for command in (doctor, cache, explain, settings):
+    for command in (doctor, cache, explain, bisect, settings):
         command.add_to(commands)
     given = parser.parse_args(arguments)
     status: int = given.run(given)

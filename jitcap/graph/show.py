@@ -14,7 +14,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -363,15 +363,21 @@ ops: Final = _Ops()
 numbers: Final = _Numbers()
 
 
-_SIZED: Final = re.compile(r"\[[^\]]*[A-Za-z_][^\]]*\]")  # a shape in which symbols occur
-
-
 def parse_aval(text: str) -> Aval:
     """The aval that prints as `text`: "float32[2, 3]", "float64[]~"."""
     found = re.fullmatch(r"(\w+)\[([\d, ]*)\](~?)", text)
     if found is None:
         raise ValueError(f"not an abstract value: {text!r}")
     dims = tuple(int(d) for d in found[2].split(",") if d.strip())
+    return Aval(dims, dt.by_name(found[1]), weak=bool(found[3]))
+
+
+def parse_sized(text: str, sizes: Mapping[str, Any]) -> Aval:
+    """The aval that prints as `text`, with these for the symbols in its shape."""
+    found = re.fullmatch(r"(\w+)\[(.*)\](~?)", text)
+    if found is None:
+        raise ValueError(f"not an abstract value: {text!r}")
+    dims = eval(f"({found[2]},)", {}, dict(sizes)) if found[2] else ()
     return Aval(dims, dt.by_name(found[1]), weak=bool(found[3]))
 
 
@@ -388,7 +394,7 @@ def example(fn: Callable[..., Any], seed: int = 0, **sizes: int) -> list[Any]:
 
 def example_of(text: str, rng: np.random.Generator, sizes: dict[str, int]) -> Any:
     """A random value for an annotation."""
-    aval = parse_aval(_SIZED.sub(lambda dims: str(eval(dims[0], {}, sizes)), text))
+    aval = parse_sized(text, sizes)
     made = example_array(aval, rng)
     value = abs(made) % 1 if aval.dtype.category == dt.FLOAT else made
     return from_numpy(value) if isinstance(value, np.ndarray) else value

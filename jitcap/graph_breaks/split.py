@@ -358,6 +358,10 @@ class Part:
             f"{self.code.co_qualname} at {self.code.co_filename}:{self._frame(()).instruction.line}"
         )
 
+    @property
+    def called(self) -> None:
+        return None
+
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         frame = self._frame(args)
         vm = Interpreter(ConcreteWorld(frame, _never, lambda _: False), OPCODES)

@@ -38,11 +38,18 @@ class VerifyError(AssertionError):
     """The compiled version and Python disagree, found by `verify=True`: a bug of this library.
 
     `what` differs, `where` (the operation, or the place that is read or written, with the user's
-    line), and `why`."""
+    line), and `why`; `file` is the one that shows it (and how far it is reduced), or why there is
+    none."""
 
     def __init__(self, name: str, what: str, where: str, why: str) -> None:
         super().__init__(f"{name}: {what}\n  where: {where}\n  why: {why}")
-        self.what, self.where, self.why = what, where, why
+        self.name, self.what, self.where, self.why, self.file = name, what, where, why, ""
+
+    def add_file(self, told: str) -> None:
+        """Add what became of the file that shows the fault."""
+        self.file = told
+        if told:
+            self.args = (f"{self.args[0]}\n  file: {told}",)
 
 
 def readable(name: str) -> str:
@@ -58,6 +65,7 @@ class Blame:
         self.captured = case.captured
         self.graph = case.graph
         self.first = case.differences[0]
+        self.derivative: Node | None = None  # an operation whose derivative is wrong
 
     def error(self) -> VerifyError:
         shown = [f"{d.path}: {d.what}" for d in self.case.differences[:SHOWN]]
@@ -191,24 +199,10 @@ class Blame:
         return self._off(node, got, self._run(graph)[0])
 
     def _wrong_capture(self, node: Node) -> tuple[str, str]:
-        found = self._wrong_derivative()
-        if found is not None:
-            return found
+        n = self.derivative = wrong_derivative(self.graph, self.case.arguments())
+        if n is not None:
+            return _shown(n), "its derivative is another under capture than on the tape"
         return _shown(node), "the captured graph is not what Python computes"
-
-    def _wrong_derivative(self) -> tuple[str, str] | None:
-        """The first operation whose derivative is another under capture than on the tape."""
-        inputs = self.case.arguments()
-        graph = self.graph
-        values: dict[Node, Any] = dict(zip(graph.inputs, inputs, strict=True))
-        values |= dict(graph.steps(inputs))
-        for n in graph.nodes:
-            if n.op.vjp is not None and len(n.avals) == 1 and n.aval.dtype.category == 2:
-                arrays = [values[a] if isinstance(a, Node) else a for a in n.args]
-                if not _derivatives_agree(n, arrays):
-                    why = "its derivative is another under capture than on the tape"
-                    return _shown(n), why
-        return None
 
     def _gradient(self) -> tuple[str, str]:
         """A gradient that a result would pass on: of the joint graph, or of its kernels."""
@@ -275,6 +269,18 @@ class Blame:
         if any(path.startswith(readable(o.show())) for o in places):
             return "Python changes it, and the version has no such effect"
         return "the value is put together in another way"
+
+
+def wrong_derivative(graph: Graph, inputs: Sequence[Any]) -> Node | None:
+    """The first operation whose derivative is another under capture than on the tape."""
+    values: dict[Node, Any] = dict(zip(graph.inputs, inputs, strict=True))
+    values |= dict(graph.steps(inputs))
+    for n in graph.nodes:
+        if n.op.vjp is not None and len(n.avals) == 1 and n.aval.dtype.category == 2:
+            arrays = [values[a] if isinstance(a, Node) else a for a in n.args]
+            if not _derivatives_agree(n, arrays):
+                return n
+    return None
 
 
 def _derivatives_agree(n: Node, arrays: Sequence[Any]) -> bool:

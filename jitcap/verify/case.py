@@ -34,6 +34,10 @@ class Plain(Protocol):
     def place(self) -> str:
         """The function, and where it stands."""
 
+    @property
+    def called(self) -> Callable[..., Any] | None:
+        """The function; None for a part of one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Whole:
@@ -49,6 +53,10 @@ class Whole:
         code = plain[0].__code__ if plain else None
         name = name_of(self.fn)
         return f"{name} at {code.co_filename}:{code.co_firstlineno}" if code else name
+
+    @property
+    def called(self) -> Callable[..., Any]:
+        return self.fn
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.fn(*args, **kwargs)

@@ -34,8 +34,9 @@ from jitcap.autodiff.joint import Joint, runs_python
 from jitcap.base.call_policy import is_library_space
 from jitcap.base.origin import Drawn, Item, Origin
 from jitcap.capture.result import Captured, link
-from jitcap.capture.version import MISS, STANCE
-from jitcap.graph.graph import CHECK, Graph
+from jitcap.capture.version import MISS, STANCE, Suspects
+from jitcap.compile.suspect import Suspect, SuspectCall
+from jitcap.graph.graph import CHECK, Graph, Node
 from jitcap.passes.dead import dead_code
 from jitcap.verify.bisect import Blame, readable
 from jitcap.verify.case import Begun, Case, Outcome, Plain, Run
@@ -46,6 +47,9 @@ from jitcap.verify.snapshot import all_again, all_contents, contents
 from jitcap.verify.tolerance import Samples, disturbed, far, judge
 
 VALUE: Final = "the returned value"
+CALL: Final = "the call"
+DERIVATIVE: Final = "derivative"  # a fault of a graph: one under capture is not that of the tape
+GRADIENT: Final = "the gradient of"
 # What a run of compiled code raises that is no answer of the version: `check_nans` tells the user.
 GIVEN_UP: Final = (FloatingPointError, CheckFailed)
 _ATOMS: Final = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, type)
@@ -104,8 +108,14 @@ class Verified:
         region: Region | None,
         plain: Plain,
         compile_again: Callable[[Graph], Run],
+        compiled: Suspect,
+        differs: Callable[[Exception, Suspects], BaseException],
     ) -> None:
+        """`compiled` is the graph that `run` runs; `differs` makes of a difference, and of the
+        graphs that may be why, what is raised."""
         self.captured = captured
+        self.compiled = compiled
+        self.differs = differs
         self.plain = plain
         self.region = region
         self.graph = dead_code(captured.graph)
@@ -132,7 +142,7 @@ class Verified:
         drawn = [state_of(g) for g in self._generators]
         for generator, state in zip(self._generators, before, strict=True):
             set_state(generator, state)
-        call = VerifiedCall(self, begun)
+        call = VerifiedCall(self, begun, args, kwargs)
         if self._used:
             limit = sys.getrecursionlimit()
             call.fresh = self.plain.capture(args, kwargs)
@@ -166,9 +176,12 @@ class Verified:
 class VerifiedCall:
     """One call of a version: what was there before, and the two runs."""
 
-    def __init__(self, version: Verified, begun: Begun) -> None:
+    def __init__(
+        self, version: Verified, begun: Begun, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         self.version = version
         self.begun = begun
+        self.given = args, kwargs
         self.fresh: Captured | None = None
         self.differences: list[Difference] = []
         tensors = [x for x in begun.found.values() if isinstance(x, Tensor)]
@@ -228,12 +241,12 @@ class VerifiedCall:
             if type(error) is type(raised):
                 raise
             told = "nothing" if error is None else repr(error)
-            self.differ("the call", f"Python raises {raised!r}, the compiled version {told}")
+            self.differ(CALL, f"Python raises {raised!r}, the compiled version {told}")
             raise self._blame() from raised
         finally:
             STANCE.reset(token)
         if error is not None:
-            self.differ("the call", f"the compiled version raises {error!r}, Python nothing")
+            self.differ(CALL, f"the compiled version raises {error!r}, Python nothing")
             raise self._blame() from error
         return self._value
 
@@ -261,7 +274,7 @@ class VerifiedCall:
             f"a leaf that is made inside ({i})" if o is None else readable(o.show())
             for i, o in enumerate(origins)
         ]
-        return {f"the gradient of {s}": g for s, g in zip(shown, gradients, strict=True)}
+        return {f"{GRADIENT} {s}": g for s, g in zip(shown, gradients, strict=True)}
 
     # ---- the comparison
 
@@ -394,14 +407,51 @@ class VerifiedCall:
         values = disturbed(joint.graph, [*inputs, *self.tangents], amplitude, seed)
         return self._named(values[joint.outputs :], joint)
 
-    def _blame(self) -> Exception:
+    def _blame(self) -> BaseException:
         version = self.version
         case = Case(
             version.captured, version.graph, version.joint, version.places, version.plain.place,
             version.compile_again, self.begun.inputs, self.pristine, self.tangents, self.fresh,
             self.outcome, self.heard, self.differences,
         )  # fmt: skip
-        return Blame(case).error()
+        blame = Blame(case)
+        error = blame.error()
+        return version.differs(error, [*self._suspects(blame.derivative)])
+
+    def _suspects(self, derivative: Node | None) -> Iterator[Suspect | SuspectCall]:
+        """Graphs that may be compiled wrongly, or have a wrong derivative, with the values of this
+        call; and the call, which may be captured wrongly."""
+        first = self.differences[0]
+        if first.number or first.path == CALL:
+            yield from self._graphs(derivative)
+        plain, (args, kwargs) = self.version.plain, self.given
+        if plain.called is not None:
+            backend = self.version.compiled.backend
+            held = {id(x): self.held[name] for name, x in self.begun.found.items()}
+            yield SuspectCall(plain.called, args, kwargs, backend, plain.place, held)
+
+    def _graphs(self, derivative: Node | None) -> Iterator[Suspect]:
+        first = self.differences[0]
+        arrays = self.pristine.again()
+        inputs = [arrays.of(x) for x in self.begun.inputs]
+        if derivative is not None:
+            graph = self.version.graph.with_(outputs=(derivative,))
+            yield Suspect(graph, inputs, (), None, "eager", DERIVATIVE)
+            return
+        if self.version.joint is not None and self.tangents and first.path.startswith(GRADIENT):
+            yield self._backward(inputs)
+        yield replace(self.version.compiled, values=inputs)
+
+    def _backward(self, inputs: list[Any]) -> Suspect:
+        """The backward pass, with what it is given."""
+        region = self.version.region
+        assert region is not None
+        graph, part = region.joint.graph, region.partition
+        given = [*inputs, *self.tangents]
+        values = dict(zip(graph.inputs, given, strict=True)) | dict(graph.steps(given))
+        saved = [values[n] for n in part.saved]
+        whole = Suspect(part.backward, [*saved, *self.tangents], (), None, "")
+        return replace(whole, backend=self.version.compiled.backend)
 
 
 def _raises(out: Tensor) -> bool:

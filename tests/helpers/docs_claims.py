@@ -22,6 +22,9 @@ RANKS = "tests/eager/distributed/test_distributed.py::test_"
 FAULTS = "tests/eager/distributed/test_faults.py::test_"
 CHECKPOINT = "tests/eager/distributed/test_checkpoint.py::test_"
 COMMANDS = "tests/jitcap/test_commands.py::"
+BISECT = "tests/jitcap/reproduce/test_bisect_command.py::"
+SOURCE = "tests/jitcap/reproduce/test_source.py::"
+REDUCE = "tests/jitcap/reproduce/test_reduce.py::"
 KEPT = "tests/jitcap/store/test_kept_processes.py::"
 PROGRAMS = "tests/eager/programs/test_programs.py::"
 PLAN = "tests/test_benchmarks.py::test_the_plan_of_larger_machines"
@@ -107,6 +110,8 @@ CLAIMS = {
         + "test_the_doctor_says_how_to_mend",
         "`python -m jitcap settings`": COMMANDS + "test_settings_are_one_table",
         "`python -m jitcap explain": COMMANDS + "test_explain_runs_a_program",
+        "`python -m jitcap bisect": BISECT + "test_a_pass",
+        "If compiled code ends": BISECT + "test_a_signal " + BISECT + "test_a_nan",
         "`python -m eager script.py": PROGRAMS + "test_a_program_for_pytorch",
         "Processes that the program starts": LIMIT,
         "`python -m eager names torch`": PROGRAMS + "test_every_missing_name_has_a_reason",
@@ -418,6 +423,15 @@ CLAIMS = {
         + SELF
         + "test_the_limits_are_those_of_the_code",
         "A difference raises": "tests/jitcap/verify/test_verify.py",
+        "`VerifyError` names a file": REDUCE + "test_verify_writes_a_file",
+        "The graph is reduced first": REDUCE
+        + "test_the_smallest_graph "
+        + BISECT
+        + "test_a_signal",
+        "Inputs are random numbers": REDUCE + "test_inputs",
+        "A fault of capture is": SOURCE + "test_objects " + BISECT + "test_a_fault_of_capture",
+        "There is no file for": REDUCE + "test_no_file",
+        "`python -m jitcap bisect script.py` does": BISECT + "test_a_pass",
         "A function that is split": "tests/jitcap/capture/test_split.py::test_chopped_and_verified "
         "tests/jitcap/verify/test_verified_programs.py::test_a_nested_jit_runs_plainly",
         "Compiled versions are kept": "tests/jitcap/store/test_kept_processes.py "
