@@ -31,7 +31,7 @@ from eager.base.config import config
 from eager.base.dataclass import dataclass
 from jitcap.autodiff.compiled_function import Region
 from jitcap.autodiff.joint import Joint
-from jitcap.base.breaks import Break, Record
+from jitcap.base.breaks import REPORT, Break, Record
 from jitcap.base.call_policy import name_of
 from jitcap.base.diagnostics import Trail, announce, note_fault
 from jitcap.base.garbage import collection_paused
@@ -215,7 +215,7 @@ def _backward_compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]
             if config.strict or config.check or graph.has_symbols:
                 raise
             refused = f"compiling it failed: {type(fault).__name__}: {fault}"
-            what = f"the backward of {trail.name} runs op by op: {refused}"
+            what = f"the backward of {trail.name} runs op by op: {refused}; {REPORT}"
             announce((trail.name, refused), what)
             run = op_by_op(graph, ())
         if refused and trail.stats is not None:

@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 # independent of what an earlier version compiled.
 os.environ.setdefault("CHECK", "1")
 os.environ.setdefault("JITCAP_STRICT", "1")
-os.environ.setdefault("JITCAP_REPRODUCE", "0")  # faults that are planted here are in no other process
+os.environ.setdefault("JITCAP_REPRODUCE", "0")  # planted faults are in no other process
 CACHE = "" if "JITCAP_CACHE_DIR" in os.environ else tempfile.mkdtemp(prefix="jitcap-test-cache-")
 os.environ.setdefault("JITCAP_CACHE_DIR", CACHE)
 

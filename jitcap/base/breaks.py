@@ -22,6 +22,7 @@ class Kind:
     hint: str
 
 
+REPORT: Final = "please report it, with what `python -m jitcap bisect script.py` says and writes"
 KINDS: Final[dict[str, Kind]] = {
     "data dependent": Kind(
         "the program asks for a value that is known only when the compiled part has run",
@@ -127,10 +128,7 @@ KINDS: Final[dict[str, Kind]] = {
     "version": Kind(
         "this version of Python has bytecode that is not known", "use Python 3.11, 3.12 or 3.13"
     ),
-    "internal": Kind(
-        "the compiler itself failed",
-        "please report it, with what `python -m jitcap bisect script.py` says and writes",
-    ),
+    "internal": Kind("the compiler itself failed", REPORT),
 }
 
 # what the user's line calls, by its module and the words of the refusal -> what to do instead

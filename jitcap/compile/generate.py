@@ -16,7 +16,7 @@ from codegen.runtime.pending import Pending
 from codegen.runtime.turns import Turn
 from codegen.targets.cpp.runtime.build import NoCompiler
 from eager.base.config import config
-from jitcap.base.breaks import Break
+from jitcap.base.breaks import REPORT, Break
 from jitcap.base.diagnostics import Trail, announce
 from jitcap.compile import graph_cache as graphs
 from jitcap.compile.backends import HOST
@@ -107,7 +107,7 @@ def _op_by_op_for(fault: Exception, graph: Graph, writes: Writes, trail: Trail) 
     if graph.has_symbols or not (refused or hides):
         raise fault
     text = str(fault) if refused else f"{type(fault).__name__}: {fault}"
-    why = text if refused else f"code generation failed: {text}"
+    why = text if refused else f"code generation failed: {text}; {REPORT}"
     announce(
         ("unsupported", text) if refused else ("fault", trail.name, type(fault)),
         f"{trail.name} runs op by op{':' if refused else ','} {why}",

@@ -63,8 +63,8 @@ class Outcome:
 
 
 class Shown:
-    """Fault that a file shows, in a child process. `shows` says which fault it is; `settings` are those
-    of `jitcap.config`."""
+    """Fault that a file shows, in a child process: which one (`shows`), under which `settings` of
+    `jitcap.config`."""
 
     def __init__(self, shows: str, backend: str, settings: dict[str, Any] | None) -> None:
         self.shows = shows
