@@ -134,18 +134,22 @@ def _program_lines(p: Program, bodies: _Bodies) -> Iterator[str]:
     for c in p.calls:
         for name, program in bodies.new(c.attrs.get("programs", ())):
             inside = _indented(_folded(_program_lines(program, bodies)))
-            yield Fixed(f"def {name}():\n{inside}")
+            given = ", ".join(f"v{v.id}" for v in program.inputs)
+            yield Fixed(f"def {name}({given}):\n{inside}")
         yield _call(c, bodies)
     for check in p.checks:
         what, _, place = check.where.rpartition("|")
         yield f"check(v{check.value.id})  # {what}{_at(place)}"
     for t, v in p.writes:
         yield f"v{t.id}[...] = v{v.id}"
-    outputs = [f"v{v.id}" for v in p.outputs]
-    if len(outputs) <= WIDE:
-        yield f"return {', '.join(outputs)}"
-    else:
-        yield from (f"yield {name}" for name in outputs)
+    yield from _results([f"v{v.id}" for v in p.outputs])
+
+
+def _results(names: Sequence[str]) -> list[str]:
+    """The end of a function; of many results each in a line, which may be in a loop."""
+    if len(names) <= WIDE:
+        return [f"return {', '.join(names)}"] if names else []
+    return [f"yield {name}" for name in names]
 
 
 def _loops(x: Loops) -> str:
@@ -238,25 +242,29 @@ def _operand(r: Any) -> str:
 def _fused(f: Fused, remarks: Mapping[str, str] = MappingProxyType({})) -> str:
     """A module that defines the kernels, and `run`, which says in which order they run."""
     kernels, bodies = Kernels(remarks), _Bodies()
-    parts = [*_order(f, kernels, bodies, "run")]
+    parts = [*_order(f, kernels, bodies, "run()")]
     return "\n\n".join([HEADER, *kernels.texts, *parts, *_refusals(f)])
 
 
-def _order(f: Fused, kernels: Kernels, bodies: _Bodies, name: str) -> Iterator[str]:
-    """The functions of the bodies, then that of the program."""
+def _order(f: Fused, kernels: Kernels, bodies: _Bodies, head: str) -> Iterator[str]:
+    """The functions of the bodies, then that of the program, with this head."""
     lines: list[str] = []
     for item in f.items:
         if isinstance(item, Kernel):
             lines.append(f"    {kernels.call(item)}")
             continue
         for inner, made in bodies.new(item.bodies):
-            yield from _order(_last(made), kernels, bodies, inner)
-        lines.append(f"    {_library(item, bodies)}{_at(item.where).replace('  ', '  # ')}")
+            last = _last(made)
+            given = ", ".join(f"v{v.id}" for v in last.program.inputs)
+            yield from _order(last, kernels, bodies, f"{inner}({given})")
+        kinds = ", ".join(map(repr, item.out_avals))
+        lines.append(f"    {_library(item, bodies)}  # {kinds}{_at(item.where)}")
         if item.epilogue is not None:
             lines.append(
                 f"    {kernels.call(item.epilogue)}  # on the tiles of {', '.join(item.outs)}"
             )
-    yield f"def {name}():\n{_folded(lines or ['    pass'])}"
+    lines += [f"    {line}" for line in _results([x.buffer for x in f.outputs])]
+    yield f"def {head}:\n{_folded(lines or ['    pass'])}"
 
 
 def _last(results: Mapping[str, Any]) -> Fused:

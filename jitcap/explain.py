@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from jitcap.base.diagnostics import SCREEN, Trail, on_screen
 from jitcap.base.times import shown
 
 LONGEST: Final = 12  # stages in the `repr`
+MOST: Final = 100  # lines of guards in the print
 SOME: Final = 4  # splits and notes there
 
 
@@ -51,7 +53,7 @@ class Explanation:
         parts += [_guards(self._telling())] * bool(self.guards)
         parts += [f"callback into NumPy: {c}" for c in self.callbacks]
         parts += [f"note: {n}" for n in self.notes]
-        parts += [f"── {name}\n{text}" for name, text in self.abridged().items()]
+        parts += _told(self.abridged())
         return "\n".join(parts)
 
     def __repr__(self) -> str:
@@ -60,7 +62,7 @@ class Explanation:
         inside = {part: whole for part, whole in self.inside.items() if part in longest}
         top = {n: s for n, s in self.timings.items() if n in inside or n not in self.inside}
         lengths = [
-            f"{name} {text.count(chr(10)) + 1 if ' unchanged' not in text[:12] else '='}"
+            f"{name} {'=' if Abridged.UNCHANGED in text[:20] else text.count(chr(10)) + 1}"
             for name, text in self.abridged().items()
         ]
         told = f"stages, with their lines (=: as before): {', '.join(lengths)}"
@@ -124,6 +126,15 @@ class Explanation:
         )
 
 
+def _told(stages: Mapping[str, str]) -> Iterator[str]:
+    """Stages with their headings; those in a row that change nothing are one line."""
+    for text, those in groupby(stages.items(), lambda item: item[1]):
+        names = ", ".join(name for name, _ in those)
+        unchanged = text.lstrip("#/ ")
+        same = unchanged.startswith(Abridged.UNCHANGED)
+        yield f"── {names}: {unchanged}" if same else f"── {names}\n{text}"
+
+
 def _guards(guards: Iterable[str]) -> str:
     """Guards in lines, those of one object and line of the program together; in loops, what
     repeats."""
@@ -139,7 +150,10 @@ def _guards(guards: Iterable[str]) -> str:
         f"guard: {what}{': ' * bool(all_of[0])}{'; '.join(all_of)}{'  # ' * bool(place)}{place}"
         for what, place, all_of in rows
     )
-    return fold_text([*lines]).text
+    shown = fold_text([*lines]).text.split("\n")
+    left = len(shown) - MOST
+    more = [f"{left} lines of guards more: .guards has all, and the stage entry tests them"]
+    return "\n".join([*shown[:MOST], *(more if left > 0 else [])])
 
 
 _STYLE = (

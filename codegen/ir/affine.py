@@ -542,7 +542,8 @@ def _atom_text(atom: Atom, opaque_text: Callable[[Any], str]) -> str:
     if isinstance(atom, Opaque):
         return opaque_text(atom.expr)
     sign = "//" if isinstance(atom, FloorDiv) else "%"
-    return f"(({text(atom.index, opaque_text)}) {sign} {spelled(atom.divisor)})"
+    inner = text(atom.index, opaque_text)
+    return f"({inner if inner.isidentifier() else f'({inner})'} {sign} {spelled(atom.divisor)})"
 
 
 def clear() -> None:

@@ -26,7 +26,7 @@ import numpy as np
 from eager.base.dataclass import dataclass
 
 ROUNDS: Final = 3  # of a loop, at least
-SAVED: Final = 400  # letters that a loop saves, at least
+SAVED: Final = 600  # letters that a loop saves, at least; a line counts as some more
 GRAM: Final = 8  # equal lines in a row that tell of a longer period
 TRIED: Final = 64  # long periods that are tried
 DEPTH: Final = 3  # of loops in loops
@@ -63,7 +63,7 @@ class Line:
 
     @property
     def length(self) -> int:
-        return sum(map(len, self.texts))
+        return 28 + sum(map(len, self.texts))
 
     @property
     def kind(self) -> object:
@@ -98,7 +98,7 @@ def fold_text(lines: Sequence[str], *, braces: bool = False) -> Folded:
     """The lines with loops for what repeats, in Python or (`braces`) in C. Each of `lines` may be
     several that stay together; all begin at the same indentation."""
     found = _fold([Line((x,), ()) if type(x) is Fixed else Line.of(x) for x in lines], 0)
-    printer = _Printer(found, "\n".join(lines), braces)
+    printer = _Printer(found, "\n".join(x for x in lines if type(x) is not Fixed), braces)
     return Folded("\n".join(x for each in found for x in printer.show(each)), printer.families)
 
 

@@ -1,13 +1,14 @@
 """Beside the pipeline: texts of stages for a reader. (stage, text) -> the text without what an
 earlier stage has.
 
-A stage that changes nothing says so, and so does a function that an earlier stage has just so.
+A stage that changes nothing says so; a function that an earlier stage has just so is named; and the
+line of the program that statements in a row come from is said once.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final
 
@@ -18,30 +19,37 @@ _FUNCTION: Final = re.compile(
     r"^(?:def|struct|static .*?void) (\w+?)(?:_t|_blocks)?\b", re.MULTILINE
 )
 
+_PLACE: Final = re.compile(r"  (?:# )?([^\s/]+:\d+)$")
+
 
 class Abridged:
     """Texts of one compile, those that were told before known."""
+
+    UNCHANGED: Final = "unchanged: as in "
 
     def __init__(self) -> None:
         self.stages: dict[str, str] = {}  # by text
         self.blocks: dict[str, str] = {}  # the stage that has it, by text
         self.lines: dict[str, str] = {}  # likewise
 
-    def tell(self, stage: str, text: str) -> str:
-        """The text of the next stage."""
+    def tell(self, stage: str, text: str, *, whole: bool = False) -> str:
+        """The text of the next stage. `whole`: what is left of it is a program still."""
         text = text.strip("\n")
         mark = comment(text)
         first = self.stages.setdefault(text, stage)
         if first != stage:
-            return f"{mark} unchanged: as in {first}"
+            return f"{mark} {self.UNCHANGED}{first}"
         parts: list[str] = []
         left: dict[str, list[str]] = {}  # functions that are not repeated, by their stage
         for block in text.split("\n\n"):
             known = self.blocks.setdefault(block, stage)
-            if known != stage and block.count("\n") + 1 >= SHORTEST:
-                left.setdefault(known, []).append(_name(block))
+            name = _FUNCTION.search(block)
+            if name and known != stage and block.count("\n") + 1 >= SHORTEST:
+                left.setdefault(known, []).append(name[1])
+            elif whole:
+                parts.append(block)
             else:
-                parts.append("\n".join(self._changed(block.split("\n"), stage, mark)))
+                parts.append(_placed_once(self._changed(block.split("\n"), stage, mark)))
         said = (f"{mark} as in {known}: {', '.join(names)}" for known, names in left.items())
         return "\n\n".join([*parts, *said])
 
@@ -61,6 +69,14 @@ def comment(text: str) -> str:
     return "//" if "#include" in text else "#"
 
 
-def _name(block: str) -> str:
-    found = _FUNCTION.search(block)
-    return found[1] if found else f"{block.splitlines()[0][:40]} ..."
+def _placed_once(lines: Iterable[str]) -> str:
+    """Lines of which those in a row that come from one line of the program say it once."""
+    shown, last = [], ""
+    for line in lines:
+        found = _PLACE.search(line)
+        if found is None:
+            shown.append(line)
+        else:
+            shown.append(line[: found.start()] if found[1] == last else line)
+            last = found[1]
+    return "\n".join(shown)

@@ -25,7 +25,7 @@ from codegen.targets.cpp.runtime.build import CompileError
 from eager.base.compat_warnings import tell
 from eager.base.config import config
 from eager.base.dataclass import dataclass
-from jitcap.base.abridge import Abridged, comment
+from jitcap.base.abridge import Abridged
 
 
 class JitcapWarning(UserWarning):
@@ -131,7 +131,7 @@ class Trail:
     stats: Stats | None = None  # of the function, for what is compiled later
     folder: str = ""  # of its dump
     told: Abridged = field(default_factory=Abridged)  # what was printed so far
-    dumped: dict[str, str] = field(default_factory=dict)  # the stage of a text in the dump
+    dumped: Abridged = field(default_factory=Abridged)  # and written
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -199,9 +199,8 @@ def _dump(trail: Trail, stage: str, text: str) -> None:
         safe = "".join(c if c.isalnum() else "_" for c in trail.name)
         _dumps[safe] += 1
         trail.folder = f"{safe}_{_dumps[safe]}" if _dumps[safe] > 1 else safe
-    first = trail.dumped.setdefault(text, stage)
-    if first != stage:
-        text = f"{comment(text)} unchanged: as in {first}\n"
+    if suffix != "cpp":  # which is what was compiled
+        text = trail.dumped.tell(stage, text, whole=suffix == "py") + "\n"
     number = len(trail.texts)
     path = Path(config.dump) / trail.folder / f"{number:02d}_{stage.replace(' ', '_')}.{suffix}"
     try:

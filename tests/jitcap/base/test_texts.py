@@ -22,6 +22,7 @@ def test_a_stage_that_changes_nothing_says_so():
         KERNEL.format("k1", "3 * a[r]"), "# as in fused: k0",
     ]  # fmt: skip
     assert told.tell("tiled", other) == "# unchanged: as in split"
+    assert told.tell("plan", text, whole=True) == "# unchanged: as in fused"
     assert told.tell("source", "#include <x>") == "#include <x>"
     assert told.tell("again", "#include <x>") == "// unchanged: as in source"
 
@@ -32,6 +33,17 @@ def test_of_a_long_list_the_lines_that_changed_are_told():
     lines[20] = "v20 = other(v3)"
     assert told.tell("transposed", "\n".join(lines)).splitlines() == [
         "# 20 lines as in program", "v20 = other(v3)", "# 39 lines as in program",
+    ]  # fmt: skip
+
+
+def test_a_place_is_said_once():
+    lines = [
+        "a = f(b)  # float32[3]  x.py:7",
+        "b = g(a)  # x.py:7",
+        "c = g(a)  # float32[]  y.py:7",
+    ]
+    assert Abridged().tell("graph", "\n".join([*lines, lines[2], lines[0]])).splitlines() == [
+        lines[0], "b = g(a)", lines[2], "c = g(a)  # float32[]", lines[0],
     ]  # fmt: skip
 
 
