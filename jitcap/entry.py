@@ -33,7 +33,14 @@ from jitcap.capture.kinds.modules import builtins_are_replaced
 from jitcap.capture.result import Captured, misfit, why_not
 from jitcap.capture.version import MISS, Call, Compiled, Options, Room
 from jitcap.graph_breaks.split import FAILURES, Splitter, splittable
-from jitcap.pipeline import compile_call, compile_captured, everything, front, region_of
+from jitcap.pipeline import (
+    blamed_call,
+    compile_call,
+    compile_captured,
+    everything,
+    front,
+    region_of,
+)
 from jitcap.store import versions
 from jitcap.verify import Plain
 
@@ -229,7 +236,8 @@ class Entries:
             wrong = raised.kind == "exception"  # and no check that fails earlier
             record = Record("internal" if wrong else raised.kind, what, raised.place)
             if config.strict and wrong:
-                raise RuntimeError(str(record))
+                with blamed_call(self.fn, args, kwargs, self.options):
+                    raise RuntimeError(str(record))
             if self._is_strict(stance) or not self._has_parts():
                 self._refuse(record, stance)
             else:

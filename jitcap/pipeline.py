@@ -22,7 +22,7 @@ there: an attempt whose derivative is refused does not stand, and hooks are read
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from codegen.runtime import progress
@@ -137,9 +137,12 @@ def _compiled(
     keep: Keep | None,
 ) -> Compiled:
     trail, way = Trail(name_of(fn)), front()
-    whole = SuspectCall(fn, args, kwargs, options.backend or "", name_of(fn))
     with collection_paused(), progress.shown(trail.name):
-        with trail.stage("capture"), anticipated(options.backend), blamed(whole):
+        with (
+            trail.stage("capture"),
+            anticipated(options.backend),
+            blamed_call(fn, args, kwargs, options),
+        ):
             captured = way.capture(fn, args, kwargs, dynamic=varying, unsafe=unsafe)
         require_fit(captured, varying, args, kwargs)
         return compile_captured(captured, options, trail, Whole(fn, varying, way.capture), keep)
@@ -246,6 +249,13 @@ def blamed(suspect: Suspect | SuspectCall) -> Iterator[None]:
         if not isinstance(fault, Break) and not hasattr(fault, SUSPECT):
             setattr(fault, SUSPECT, suspect)
         raise
+
+
+def blamed_call(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: Options
+) -> AbstractContextManager[None]:
+    """A fault of capture says which call it was at."""
+    return blamed(SuspectCall(fn, args, kwargs, options.backend or "", name_of(fn)))
 
 
 def reproduced(error: Exception, suspects: Suspects) -> Exception:

@@ -117,7 +117,8 @@ class Shown:
         faulthandler.disable()  # a signal is told of
         try:
             os.environ["CHECK"] = "1"
-            settings = {"strict": True, "check": True, "reproduce": 0, **self.settings}
+            settings = {"strict": True, "check": True, "reproduce": 0, "traceback": "full"}
+            settings |= self.settings
             with config(**settings), np.errstate(all="ignore"):
                 found = self._found(backend, say)
         except BaseException as error:  # noqa: BLE001 - it is told

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,10 +18,11 @@ from eager.version import __version__
 from jitcap.graph.show import FLOW, function_name, show
 from jitcap.reproduce.shrink import Candidate
 
-IMPORTS: Final = {
+GRAPH: Final = {
     "jitcap.graph.show": FLOW.replace(", example", "").split(", "),
-    "jitcap.reproduce": ("Call", "Fault", "new", "random", "read", "stored", "tensor"),
+    "jitcap.reproduce": ("Fault", "random", "read", "stored"),
 }
+CALL: Final = {"jitcap.reproduce": ("Call", "new", "random", "tensor")}
 SETTINGS: Final = ("isa", "threads", "device", "tolerance")
 ENVIRONMENT: Final = ("CXX", "OMP_NUM_THREADS", "OPENBLAS_CORETYPE")
 MAIN: Final = '\nif __name__ == "__main__":\n    FAULT.main()\n'
@@ -43,7 +44,7 @@ def graph_text(candidate: Candidate, shows: str, *, folder: Path | None = None) 
         options.append(f"sizes={sizes!r}")
     ends = ",\n    ".join([function_name(graph), f"lambda: [\n{made}    ]", *options])
     body = f"{show(graph)}\n\nFAULT = Fault(\n    {ends},\n)\n"
-    return f"{_imports(body)}\n\n{body}{MAIN}"
+    return f"{_imports(body, GRAPH)}\n\n{body}{MAIN}"
 
 
 def call_text(
@@ -57,7 +58,7 @@ def call_text(
     body = re.sub(r"\n{3,}", "\n\n\n", body).lstrip("\n")
     own = "".join(f"import {module}\n" for module in imports if f"{module}." in body)
     own = f"from __future__ import annotations\n\n{own}"
-    return f"{own}{_imports(body)}\n\n{body}{MAIN}"
+    return f"{own}{_imports(body, CALL)}\n\n{body}{MAIN}"
 
 
 def _options(shows: str, backend: str) -> list[str]:
@@ -66,11 +67,11 @@ def _options(shows: str, backend: str) -> list[str]:
     return [*options, f"settings={settings!r}"] if settings else options
 
 
-def _imports(body: str) -> str:
+def _imports(body: str, helpers: Mapping[str, Sequence[str]]) -> str:
     """The lines that import what a file names."""
     named = {
         module: [name for name in names if re.search(rf"\b{name}[.(]", body)]
-        for module, names in IMPORTS.items()
+        for module, names in helpers.items()
     }
     lines = [f"from {module} import {', '.join(names)}" for module, names in named.items() if names]
     return "\n".join(["import eager"] * ("eager." in body) + lines) + "\n"

@@ -46,7 +46,7 @@ def _saved(found: Found, name: str) -> Path:
     head = story(name, found.outcome.text, found.outcome.stage, found.where, found.summary())
     folder = Path(config.dump or ".") / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    safe = re.sub(r"\W+", "_", name).strip("_")
+    safe = re.sub(r"\W+", "_", name.rpartition(".")[2]).strip("_")
     for number in itertools.count(1):
         path = folder / f"{safe}_{found.label}{f'_{number}' if number > 1 else ''}.py"
         try:
