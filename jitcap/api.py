@@ -139,7 +139,8 @@ def jit(
                 all; True: sizes of arguments are symbols at once; False: each is compiled
     backend     "cpp", "triton", "python" (loop IR, the reference) or "eager" (op by op)
     verify      run every call plainly, and the compiled version beside it on copies; raise
-                VerifyError where they differ (costs both runs, copies, and a capture per call)
+                VerifyError where they differ, with a small file that shows it (costs both runs,
+                copies, and a capture per call)
     check_nans  raise at the user's line that first makes a NaN
 
     Raises TypeError if `fn` cannot be called, ValueError for an unknown backend.

@@ -268,7 +268,7 @@ def reproduced(error: Exception, suspects: Suspects) -> Exception:
 
 def _require_host(graph: Graph, options: Options) -> None:
     """Raises Break where values would be looked at that the host cannot reach."""
-    asked = [name for name in ("verify", "check_nans") if getattr(options, name)]
+    asked = [name for name in ("verify", "check_nans", "watch") if getattr(options, name)]
     if asked and any(n.aval.device != "cpu" for n in graph.inputs):
         raise Break("device", f"{asked[0]}=True looks at every value, and these live on a device")
 

@@ -38,7 +38,7 @@ from jitcap.verify.nans import copy_of, first_made, is_endless
 SECONDS: Final = 120  # for the reduction, by default
 LIMIT: Final = 60.0  # seconds that one compiled call may take, by default
 EVERY: Final = 0.2  # seconds between two looks at the child
-FOUND, NOTHING = 1, 0
+FOUND: Final = 1
 _PLACE: Final = re.compile(r"(?:at|,) ?((?:/|\w:)?[^\s:]+):(\d+)")
 
 
@@ -62,7 +62,7 @@ def run(given: Any) -> int:
         command = [sys.executable, "-m", "jitcap", "bisect", "--inside", file.name]
         command += ["--seconds", str(given.seconds)] + ["--nan"] * given.nan
         rest = [given.script, *given.arguments]
-        status = _watched([*command, *rest], Path(file.name), given.limit)
+        status, hung = _watched([*command, *rest], Path(file.name), given.limit)
         at = _call_at(Path(file.name))
         if status >= 0:
             return status
@@ -70,27 +70,26 @@ def run(given: Any) -> int:
         if not at:
             _say(f"{name} ended the process, outside of compiled code")
             return 128 - status
-        what = "does not end" if status == HUNG else f"ends the process by {name}"
+        what = "does not end" if hung else f"ends the process by {name}"
         _say(f"call {at} of compiled code {what}: the program runs again, up to there")
         again = [*command, "--stop", str(at), *rest]
         return subprocess.run(again, check=False).returncode
 
 
-HUNG: Final = -signal.SIGKILL
-
-
-def _watched(command: Sequence[str], log: Path, limit: float) -> int:
-    """The status of the child; it is killed where one compiled call takes too long."""
+def _watched(command: Sequence[str], log: Path, limit: float) -> tuple[int, bool]:
+    """The status of the child, and whether it was killed because one compiled call took too
+    long."""
     with subprocess.Popen(command) as child:
-        last, since = 0, time.monotonic()
+        last, since, hung = 0, time.monotonic(), False
         while True:
             try:
-                return child.wait(EVERY)
+                return child.wait(EVERY), hung
             except subprocess.TimeoutExpired:
                 at = _call_at(log)
                 if at != last:
                     last, since = at, time.monotonic()
                 elif at and time.monotonic() - since > limit:
+                    hung = True
                     child.kill()
 
 
@@ -139,6 +138,12 @@ class Watch:
         """Tell of a difference, and end."""
         return self._end(str(error), suspects, getattr(error, "name", ""))
 
+    def conclude(self) -> int:
+        """Tell that the program has ended; 1 if nothing of it was compiled."""
+        right = f"{self.calls} calls of compiled code, and nothing is wrong"
+        _say(right if self.calls else "nothing was compiled")
+        return 0 if self.calls else 1
+
     def _look(self, inputs: list[Any], suspect: Suspect) -> None:
         values = [copy_of(x) for x in inputs]
         n = first_made(suspect.graph, [copy_of(x) for x in values], is_endless, numbers=True)
@@ -178,19 +183,23 @@ def inside(given: Any) -> int:
         run_script(given.script, given.arguments)
     except Found:
         return FOUND
+    except SystemExit:
+        watch.conclude()
+        raise
     except Exception as error:
         if not hasattr(error, SUSPECT):
             raise
         return _failed(error, getattr(error, SUSPECT))
-    _say(f"{watch.calls} calls of compiled code, and nothing is wrong")
-    return NOTHING
+    return watch.conclude()
 
 
 def _failed(error: Exception, suspect: Suspect | SuspectCall) -> int:
     """Tell of an internal error."""
-    outcome, captured = raised(error), isinstance(suspect, Suspect)
-    name = suspect.graph.name if isinstance(suspect, Suspect) else suspect.place
-    stage = "compiling" if captured else "capturing"
+    outcome = raised(error)
+    if isinstance(suspect, Suspect):
+        stage, name = "compiling", suspect.graph.name
+    else:
+        stage, name = "capturing", suspect.place
     _say(f"{stage} {name} failed: {outcome.text}\n  where: {outcome.stage}")
     _say(f"file: {reproduce.write([suspect], name, outcome.text)}")
     return FOUND

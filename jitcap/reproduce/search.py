@@ -47,33 +47,43 @@ class Found:
 
 
 def search(suspects: Sequence[Suspect | SuspectCall], seconds: float) -> Found:
-    """The first suspect that shows a fault, reduced. Raises ValueError where none does, and
-    OutOfTime."""
-    start, why = time.monotonic(), ""
+    """The first suspect that shows a fault, reduced. Raises ValueError, which says why, where none
+    does, and OutOfTime."""
+    start, reasons = time.monotonic(), []
     with Trials(seconds) as trials:
         for suspect in suspects:
-            if isinstance(suspect, SuspectCall):
-                return _call(suspect, trials, start)
-            for candidate, whole in _candidates(suspect):
-                try_ = partial(_tried, trials, suspect.shows)
-                outcome = try_(candidate)
-                if outcome.fault in ("", INVALID):
-                    why = why or f" ({outcome.text})" * bool(outcome.text)
-                    continue
-                reduction = Reduction(candidate, outcome, try_)
-                reduction.run()
-                return _graph(reduction, whole, trials, start)
-    raise ValueError(f"{NOT_ALONE}, from a graph and its inputs{why}")
+            try:
+                if isinstance(suspect, SuspectCall):
+                    return _call(suspect, trials, start)
+                return _graph(suspect, trials, start)
+            except ValueError as error:
+                reasons.append(str(error))
+    raise ValueError("; ".join(reasons))
 
 
 # ---- graphs
+
+
+def _graph(suspect: Suspect, trials: Trials, start: float) -> Found:
+    """Raises ValueError for a graph that shows nothing alone."""
+    why = ""
+    for candidate, whole in _candidates(suspect):
+        try_ = partial(_tried, trials, suspect.shows)
+        outcome = try_(candidate)
+        if outcome.fault in ("", INVALID):
+            why = why or f" ({outcome.text})" * bool(outcome.text)
+            continue
+        reduction = Reduction(candidate, outcome, try_)
+        reduction.run()
+        return _reduced(reduction, whole, trials, start)
+    raise ValueError(f"{NOT_ALONE}, from the graph and its inputs{why}")
 
 
 def _tried(trials: Trials, shows: str, candidate: Candidate) -> Outcome:
     return trials(graph_text(candidate, shows, folder=trials.folder))
 
 
-def _graph(reduction: Reduction, whole: int, trials: Trials, start: float) -> Found:
+def _reduced(reduction: Reduction, whole: int, trials: Trials, start: float) -> Found:
     best, fault, seconds = reduction.best, reduction.outcome.fault, time.monotonic() - start
     outcome = trials.staged(graph_text(best, fault, folder=trials.folder))
     nodes = [n for n in best.graph.nodes if n.op is not CHECK]

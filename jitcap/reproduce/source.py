@@ -131,7 +131,10 @@ class Program:
 
     def _object(self, x: Any) -> str:
         """An object by the parts that `copy` would take it apart into."""
-        make, args, *rest = x.__reduce_ex__(2)
+        try:
+            make, args, *rest = x.__reduce_ex__(2)
+        except TypeError as error:
+            raise ValueError(str(error)) from error
         state, items, pairs = (*rest, None, None, None)[:3]
         slots = None
         if type(state) is tuple:

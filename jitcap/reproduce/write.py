@@ -32,7 +32,8 @@ def write(suspects: Sequence[Suspect | SuspectCall], name: str, why: str) -> str
         found = search(suspects, config.reproduce)
         path = _saved(found, name)
         shown = found.outcome.text.replace("\n", "\n    ")
-        text = f"{path} ({found.summary()})\n    {shown}\n    stage: {found.outcome.stage}"
+        text = f"{path} ({found.summary()})\n    {shown}\n    from: {found.where}"
+        text = f"{text}\n    stage: {found.outcome.stage}"
     except OutOfTime:
         text = f"none: it did not show within {config.reproduce} s (JITCAP_REPRODUCE)"
     except Exception as error:  # noqa: BLE001 - the fault itself is to be told of

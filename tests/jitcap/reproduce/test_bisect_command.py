@@ -37,6 +37,7 @@ def bisected(folder, plant, backend="python", *options, program=PROGRAM):
     return ran.stderr, file
 
 
+@pytest.mark.once
 def test_a_pass(tmp_path):
     told, file = bisected(tmp_path, "pass", "eager")
     assert "stage: the pass planted changes what the graph computes" in told
@@ -134,6 +135,7 @@ def test_a_fault_of_capture(tmp_path, plant, said):
     shows(file, plant, said)
 
 
+@pytest.mark.once
 def test_a_program_that_is_right(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(PROGRAM.replace("BACKEND", "'eager'"))
