@@ -414,9 +414,11 @@ class VerifiedCall:
             version.compile_again, self.begun.inputs, self.pristine, self.tangents, self.fresh,
             self.outcome, self.heard, self.differences,
         )  # fmt: skip
-        blame = Blame(case)
-        error = blame.error()
-        return version.differs(error, [*self._suspects(blame.derivative)])
+        with np.errstate(all="ignore"):
+            blame = Blame(case)
+            error = blame.error()
+            suspects = [*self._suspects(blame.derivative)]
+        return version.differs(error, suspects)
 
     def _suspects(self, derivative: Node | None) -> Iterator[Suspect | SuspectCall]:
         """Graphs that may be compiled wrongly, or have a wrong derivative, with the values of this
