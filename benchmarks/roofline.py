@@ -12,141 +12,20 @@ would need fewer, so a share of 1 says that this code is run well, and not that 
 
 import argparse
 import math
-import os
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from unittest import mock
-
-import numpy as np
 
 import eager
-import jitcap
 from benchmarks import competitors, more
 from benchmarks.workloads import Workload
-from codegen.ir.schema import Library
-from codegen.targets.cpp import clocks, program
-from eager.base.recorder import Work
+from eager.base.recorder import Options, Span, Work, recorder
+from jitcap.profiling.peaks import Peaks
+from jitcap.profiling.peaks import measure as measure_peaks
 
-MOST = 1 << 16  # parts of a step that are timed
-TIMED = """
-#include <time.h>
-static inline double jc_clock() {{ timespec t; clock_gettime({clock}, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }}
-static double *const jc_spent = (double *){address};
-struct JcTimed {{ int i; double start; JcTimed(int i) : i(i), start(jc_clock()) {{}}
-  ~JcTimed() {{ jc_spent[2 * i] += jc_clock() - start; jc_spent[2 * i + 1] += 1; }} }};
-"""  # noqa: E501
-
-
-class Clocks(clocks.Clocks):
-    """The parts of the programs that were compiled, and their clocks: (seconds, runs) of each."""
-
-    def __init__(self, clock: str) -> None:
-        super().__init__()
-        self.clock = clock
-        self.spent: Any = np.zeros((MOST, 2))
-
-
-# ---------------------------------------------------------------------------------- timed code
-
-
-@contextmanager
-def timed(clocks: Clocks) -> Iterator[None]:
-    """Programs that are compiled inside have a clock around each part."""
-    call_kernel, lines, main = program.call_kernel, program._Emission.step, program._Emission.main
-
-    def kernel(name: str, texts: Any, places: Any, sites: Any) -> str:
-        fused = places.fused
-        by_name = {item.name: item for item in fused.kernels() if item.name in texts}
-        call = [call_kernel(name, texts, places, sites)]
-        return " ".join(clocks.around([by_name[text] for text in texts], call, fused.buffers))
-
-    def step(self: Any, item: Library, places: Any, batched: Any) -> list[str]:
-        made = lines(self, item, places, batched)
-        if item.bodies:  # its parts have their own
-            return made
-        return clocks.around([item], made, places.fused.buffers)
-
-    def whole(self: Any, *args: Any) -> str:
-        head, mark, rest = main(self, *args).partition("JC_MODULE")
-        return (
-            head + TIMED.format(address=clocks.spent.ctypes.data, clock=clocks.clock) + mark + rest
-        )
-
-    with (
-        mock.patch.object(program, "call_kernel", kernel),
-        mock.patch.object(program._Emission, "step", step),
-        mock.patch.object(program._Emission, "main", whole),
-        tempfile.TemporaryDirectory() as folder,
-        mock.patch.dict(os.environ, {"JITCAP_CACHE_DIR": folder}),
-    ):
-        yield
-
-
-# ---------------------------------------------------------------------------------- peaks
-
-
-@dataclass
-class Peaks:
-    """Bytes a second of a copy by the bytes that move; operations a second."""
-
-    copies: dict[int, float]
-    product: float
-    elementwise: float
-
-    def bandwidth(self, nbytes: float) -> float:
-        """Of the copy of the nearest size."""
-        return self.copies[min(self.copies, key=lambda size: abs(math.log(size / max(nbytes, 1))))]
-
-    def floor(self, work: Work) -> float:
-        return max(
-            work.nbytes / self.bandwidth(work.nbytes),
-            work.products / self.product,
-            work.operations / self.elementwise,
-        )
-
-
-def measure_peaks(clock: str) -> Peaks:
-    """By our own compiled code, timed inside it."""
-    clocks = Clocks(clock)
-
-    def rate(fn: Any, *args: Any) -> tuple[float, Work]:
-        step = jitcap.jit(fn)
-        first = len(clocks.parts)
-        step(*args)
-        least = math.inf
-        end = time.perf_counter() + 0.4
-        while time.perf_counter() < end:
-            clocks.spent[:] = 0
-            step(*args)
-            least = min(least, float(clocks.spent[first:, 0].sum()))
-        return least, clocks.parts[first]
-
-    def copy(x: Any, y: Any) -> None:
-        y.copy_(x)
-
-    def chains(x: Any) -> Any:  # so many that none waits for the one before
-        parts = [x + i for i in range(8)]
-        for i in range(16):
-            parts = [part * 0.5 + i for part in parts]
-        return sum(parts)
-
-    with timed(clocks):
-        copies = {}
-        for power in range(14, 28, 2):
-            x = eager.zeros(1 << power)
-            least, work = rate(copy, x, eager.ones(1 << power))
-            copies[int(work.nbytes)] = work.nbytes / least
-        x = eager.ones(1536, 1536)
-        least, work = rate(lambda a, b: a @ b, x, x)
-        product = work.products / least
-        least, work = rate(chains, eager.ones(1 << 15))
-        return Peaks(copies, product, work.operations / least)
-
+COPIES = [1 << power for power in range(14, 28, 2)]  # elements
+SIDE = 1536  # of the matrices
+ELSEWHERE = ("launch", "loop")  # kinds: the time between the parts of a step
 
 # ---------------------------------------------------------------------------------- workloads
 
@@ -167,27 +46,33 @@ class Row:
         )
 
 
-def measure(workload: Workload, peaks: Peaks, clock: str, seconds: float) -> list[Row]:
+def measure(workload: Workload, peaks: Peaks, options: Options, seconds: float) -> list[Row]:
     """The fastest of the steps, part by part; what loses most comes first."""
-    clocks = Clocks(clock)
-    with timed(clocks):
-        call = competitors.jit(workload).call
-        for _ in range(3):
-            call()
-        steps, least, spent = 0, math.inf, clocks.spent
+    call = competitors.jit(workload).call
+    for _ in range(3):
+        call()
+    steps, least, fastest = 0, math.inf, list[Span]()
+    begun = recorder.start(options)
+    try:
+        call()  # builds with clocks are made
         end = time.perf_counter() + seconds
         while time.perf_counter() < end or steps < 3:
-            clocks.spent[:] = 0
+            inner = recorder.start(options)
             call()
+            spans = recorder.stop(options, inner)
+            parts = [s for s in spans if s.own >= 0 and s.part.kind not in ELSEWHERE]
             steps += 1
-            if clocks.spent[:, 0].sum() < least:
-                least, spent = float(clocks.spent[:, 0].sum()), clocks.spent.copy()
-    rows = [
-        Row(work, runs, taken, runs * peaks.floor(work))
-        for work, (taken, runs) in zip(clocks.parts, spent[: len(clocks.parts)], strict=True)
-        if runs
-    ]
-    return sorted(rows, key=lambda row: row.floor - row.seconds)
+            if (spent := sum(s.own for s in parts)) < least:
+                least, fastest = spent, parts
+    finally:
+        recorder.stop(options, begun)
+    rows: dict[Work, Row] = {}
+    for span in fastest:
+        row = rows.setdefault(span.part, Row(span.part, 0, 0.0, 0.0))
+        row.runs += span.runs
+        row.seconds += span.own / 1e9
+        row.floor += span.runs * peaks.floor_us(span.part) / 1e6
+    return sorted(rows.values(), key=lambda row: row.floor - row.seconds)
 
 
 def show(name: str, rows: list[Row], worst: int) -> None:
@@ -261,14 +146,14 @@ def main() -> None:
     parser.add_argument("--svg", type=Path, help="the file for the picture")
     args = parser.parse_args()
     eager.set_num_threads(args.threads)
-    clock = "CLOCK_THREAD_CPUTIME_ID" if args.cpu_time else "CLOCK_MONOTONIC"
-    peaks = measure_peaks(clock)
+    options = Options(cpu_time=args.cpu_time)
+    peaks = measure_peaks(COPIES, SIDE, 0.4, options)
     copies = ", ".join(f"{n / 2**20:.2g} MiB {r / 1e9:.0f}" for n, r in peaks.copies.items())
     print(f"copy GB/s: {copies}; products {peaks.product / 1e9:.0f} GFLOP/s", end="; ")
     print(f"element-wise {peaks.elementwise / 1e9:.0f}")
     measured = {}
     for name in args.only.split(",") if args.only else more.BY_NAME:
-        measured[name] = measure(more.BY_NAME[name], peaks, clock, args.seconds)
+        measured[name] = measure(more.BY_NAME[name], peaks, options, args.seconds)
         show(name, measured[name], args.worst)
         if args.svg:
             args.svg.write_text(picture(measured, peaks))

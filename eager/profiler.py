@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +22,7 @@ from typing import Any, Final
 from eager.base.compat_warnings import ignore, refuse
 from eager.base.dataclass import dataclass
 from eager.base.nesting import nested
-from eager.base.recorder import Options, Span, Work, now, recorder
+from eager.base.recorder import Held, Options, Span, Work, now, recorder
 from eager.core.dispatch import tracing
 
 OTHERS: Final = (
@@ -96,7 +96,7 @@ class Event:
     name: str
     start: float
     end: float
-    thread: int
+    thread: int | str
     self_cpu_time_total: float
     input_shapes: str = ""
     stack: tuple[str, ...] = ()
@@ -222,7 +222,9 @@ class _Recording:
     options: Options
     begun: int
     begin: int
+    held_before: int
     spans: list[Span] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
     end: int = 0
 
 
@@ -232,8 +234,8 @@ class profile:
     With a `schedule` the program calls `step()` after each of its steps, and what is recorded is
     the last cycle; `on_trace_ready(self)` is called at the end of each. `record_shapes`,
     `with_flops`, `with_stack` (the lines that lead to each op) and `profile_memory` (the bytes of
-    the results of eager's ops) add to the events. Raises NotImplementedError for options that
-    would do nothing."""
+    the results of eager's ops, and when these and those of jitted calls are made and go) add to the
+    events. Raises NotImplementedError for options that would do nothing."""
 
     def __init__(
         self,
@@ -295,14 +297,16 @@ class profile:
             self._begin()
 
     def _begin(self) -> None:
-        options = Options(stack=self.with_stack)
-        self._now = _Recording(options, recorder.start(options), now())
+        options = Options(stack=self.with_stack, memory=self.profile_memory)
+        begun = recorder.start(options)
+        self._now = _Recording(options, begun, now(), len(recorder.held))
 
     def _end(self, *, keep: bool) -> None:
         found, self._now = self._now, None
         if found is None:
             return
         found.end = now()
+        found.held = recorder.held[found.held_before :]
         found.spans = recorder.stop(found.options, found.begun)
         if keep:
             self._last = found
@@ -321,7 +325,7 @@ class profile:
         found = self._last
         if found is None:
             return []
-        by_thread: dict[int, list[Span]] = {}
+        by_thread: dict[int | str, list[Span]] = {}
         for s in found.spans:
             if s.start >= found.begin and s.end <= found.end:
                 by_thread.setdefault(s.thread, []).append(s)
@@ -335,7 +339,7 @@ class profile:
                 made.append(self._event(s, start, end, thread, max(entry.own, 0) / 1e3))
         return sorted(made, key=lambda e: (e.start, -e.end))
 
-    def _event(self, s: Span, start: float, end: float, thread: int, own: float) -> Event:
+    def _event(self, s: Span, start: float, end: float, thread: int | str, own: float) -> Event:
         part = s.part
         shapes = part.shapes if self.record_shapes else ""
         stack = (part.stack or tuple(part.lines)) if self.with_stack else ()
@@ -367,16 +371,48 @@ class profile:
             for (name, shapes, stack), events in groups.items()
         )  # fmt: skip
 
+    def _memory(self) -> Iterator[tuple[float, int, int]]:
+        """Microseconds, bytes that come (or go: negative), and those that are there then, of what
+        was made in the last recording."""
+        found, total = self._last, 0
+        held = () if found is None else found.held
+        changes = [(h.start, h.nbytes) for h in held] + [(h.end, -h.nbytes) for h in held if h.end]
+        for moment, nbytes in sorted(changes):
+            total += nbytes
+            assert found is not None
+            yield (moment - found.begin) / 1e3, nbytes, total
+
+    def export_memory_timeline(self, path: str, device: str | None = None) -> None:
+        """Write `[[microseconds, ...], [bytes, ...]]` as JSON: the memory of what the recording
+        made. RuntimeError without `profile_memory`, ValueError for another kind of file or a
+        device."""
+        if not self.profile_memory:
+            raise RuntimeError("export_memory_timeline: memory needs profile(profile_memory=True)")
+        if not path.endswith(".json") or device not in (None, "cpu"):
+            raise ValueError("export_memory_timeline: a .json file, of the CPU")
+        rows = [*self._memory()]
+        times, sizes = [row[0] for row in rows], [row[2] for row in rows]
+        Path(path).write_text(json.dumps([times, sizes]))
+
     def export_chrome_trace(self, path: str) -> None:
-        """Write the events as a file that Perfetto and chrome://tracing open."""
+        """Write the events as a file that Perfetto and chrome://tracing open; memory as events of
+        the name "[memory]"."""
         process, main = os.getpid(), threading.get_ident()
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "name": e.name, "ph": "X", "cat": e.kind, "pid": process,
                 "tid": 0 if e.thread == main else e.thread, "ts": e.start, "dur": e.end - e.start,
                 "args": {"shapes": e.input_shapes, "stack": list(e.stack)},
             }
             for e in self.events()
+        ]  # fmt: skip
+        rows += [
+            {
+                "name": "[memory]", "ph": "i", "s": "t", "cat": "cpu_instant_event", "pid": process,
+                "tid": 0, "ts": moment,
+                "args": {"Bytes": nbytes, "Total Allocated": total, "Device Type": 0},
+            }
+            for moment, nbytes, total in self._memory()
         ]  # fmt: skip
         Path(path).write_text(json.dumps({"traceEvents": rows}))
 

@@ -268,7 +268,8 @@ class Entries:
         config.require_valid()
         keys = versions.keys_of(self.fn, args, kwargs, self.options, self.varying.names)
         keys = None if self.unsafe or not front().parts else keys
-        recalled = keys and self._recalled(keys, args, kwargs)
+        # From level 2 on kernels are told of, which those of earlier processes cannot be.
+        recalled = keys and config.debug < 2 and self._recalled(keys, args, kwargs)
         if recalled:
             made = recalled
         else:

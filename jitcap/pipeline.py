@@ -181,7 +181,7 @@ def compile_captured(
                 if code is not None and keep is not None and begun.waits:
                     files = keep(captured, False)
             executable = begun.result()
-    run = watched(executable.run, suspect, options)
+    run = watched(executable.run, suspect, options, trail.name)
     call: Call
     with trail.stage("entry"):
         if code is not None:
@@ -224,7 +224,7 @@ def _backward_compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]
         if refused and trail.stats is not None:
             trail.stats.fallbacks += 1
             trail.stats.refusals.append(f"backward of {trail.name}: {refused}")
-        return watched(run, suspect, options)
+        return watched(run, suspect, options, f"backward of {trail.name}")
 
     return compile_backward
 
@@ -233,11 +233,15 @@ def backend_of(graph: Graph, options: Options) -> str:
     return choose_backend(places_of(graph), options.backend)
 
 
-def watched(run: Run, suspect: Suspect, options: Options) -> Run:
-    """The function that runs for a compiled graph, by the options."""
+def watched(run: Run, suspect: Suspect, options: Options, name: str) -> Run:
+    """The function that runs for a compiled graph, by the options, and by `JITCAP_DEBUG`."""
     if options.watch is not None:
         run = options.watch.around(run, suspect)
-    return search_nans(run, suspect.graph) if options.check_nans else run
+    run = search_nans(run, suspect.graph) if options.check_nans else run
+    if config.debug >= 2:
+        told: Run = lazy_imports.submodule("jitcap", "profiling").told(run, name)
+        return told
+    return run
 
 
 @contextmanager

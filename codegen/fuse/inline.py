@@ -16,9 +16,10 @@ from codegen.ir import affine, expr
 from codegen.ir.affine import Affine
 from codegen.ir.expr import Apply, Expr, Read
 from codegen.ir.rewrite import Rewrite
-from codegen.ir.schema import Loops, Nest, Step, Value
+from codegen.ir.schema import Loops, Nest, Step, Value, line_of
 from codegen.ir.sizes import Size, extent, hint
 from eager.base.dataclass import dataclass
+from eager.base.recorder import UserLine
 
 # Additions per element that are cheaper than a trip through memory: of what reads no large operand
 # (a mask, a one-hot row), and of the rest.
@@ -28,7 +29,7 @@ CHEAP: Final = 8
 MAX_NODES: Final = 160
 
 
-Origins: TypeAlias = tuple[tuple[str, str], ...]  # ops, each with the user's line that has it
+Origins: TypeAlias = tuple[tuple[str, UserLine], ...]  # ops, each with its place in the program
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -99,14 +100,14 @@ class Inliner:
         self.ops: dict[int, Origins] = {}
 
     def ops_of(self, item: Nest) -> Origins:
-        """The ops that `item` computes, each of a line once, in order; views are not worth
+        """The ops that `item` computes, each of a place once, in order; views are not worth
         naming."""
-        names: dict[tuple[str, str], None] = {}
+        names: dict[tuple[str, UserLine], None] = {}
         for x in expr.walk(item.body):
             if isinstance(x, Read) and x.value in self.inlined:
                 names |= dict.fromkeys(self.ops.get(x.value, ()))
         if item.op and not item.view:
-            names[item.op, item.where] = None
+            names[item.op, line_of(item.where)] = None
         found = self.ops[item.value.id] = tuple(names)
         return found
 

@@ -35,6 +35,7 @@ from codegen.ir.rewrite import Rewrite
 from codegen.ir.sizes import Shape, Size
 from eager.base.dataclass import dataclass
 from eager.base.dtype import DType
+from eager.base.recorder import UserLine
 from eager.core.op import Op
 from eager.sizes.aval import Aval, contiguous_strides
 from eager.sizes.substitute import symbols_in
@@ -59,9 +60,29 @@ class Value:
         return contiguous_strides(self.aval.shape) if self.strides is None else self.strides
 
 
+class Line(str):
+    """The user's "file:line", and what else is known of it. Texts are made of the line alone: of
+    programs that differ in the rest only they are the same."""
+
+    __slots__ = ("whole",)
+    whole: UserLine
+
+    @classmethod
+    def of(cls, whole: UserLine) -> Line:
+        made = cls(whole.line)
+        made.whole = whole
+        return made
+
+
+def line_of(where: str) -> UserLine:
+    """A line, with all that is known of it."""
+    return where.whole if isinstance(where, Line) else UserLine(where)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Call:
-    """One op call. `where` is the user's "file:line", for errors at run time."""
+    """One op call. `where` is the user's "file:line" (a `Line`, where more is known), for errors at
+    run time."""
 
     op: Op
     operands: tuple[Value | bool | int | float | complex, ...]
@@ -291,7 +312,7 @@ class Stage:
 @dataclass(frozen=True, eq=False, slots=True)
 class Kernel:
     """Stages over independent rows. `note` says which ops were fused; `where` the first user's
-    line; `origins` each op with its line and for how many elements it is computed."""
+    line; `origins` each op with its place and for how many elements it is computed."""
 
     name: str
     rows: tuple[Axis, ...]
@@ -299,7 +320,7 @@ class Kernel:
     locals: tuple[Buffer, ...] = ()
     note: str = ""
     where: str = ""
-    origins: tuple[tuple[str, str, Size], ...] = ()
+    origins: tuple[tuple[str, UserLine, Size], ...] = ()
 
     def loads(self) -> Iterator[Load]:
         return (x for stage in self.stages for x in stage.loads())

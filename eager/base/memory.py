@@ -147,6 +147,13 @@ def pooled(shape: Sequence[int], dtype: np.dtype[Any]) -> bool:
     return SMALL <= math.prod(shape) * dtype.itemsize <= SLAB // SLAB_SHARE
 
 
+def owner_of(array: Any) -> Any:
+    """The object with which the memory of an array goes: the array that has it, or a lease."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array.base if isinstance(array.base, ctypes.Array) else array
+
+
 def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:
     """An uninitialised C-contiguous array, as `np.empty`; large ones reuse warm memory.
 

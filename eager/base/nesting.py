@@ -9,12 +9,13 @@ from eager.base.recorder import Span
 
 @dataclass(slots=True, eq=False)
 class Nested:
-    """A span around what comes: time of it that is in none inside, and where its first launch
-    began, without those before."""
+    """A span around what comes: time of it that is in none inside, where its first launch began,
+    without those before, and the span around it."""
 
     span: Span
     own: int
     before: int = -1
+    outer: Nested | None = None
     hidden: bool = False  # what the profiler does for itself
 
 
@@ -31,7 +32,7 @@ def nested(spans: list[Span], *, ranges: bool = False) -> tuple[list[Nested], in
         outer = stack[-1] if stack else None
         if outer is not None and outer.hidden:
             continue
-        entry = Nested(s, s.own if s.own >= 0 else s.end - s.start)
+        entry = Nested(s, s.own if s.own >= 0 else s.end - s.start, outer=outer)
         entry.hidden = s.part.kind == "profiler"
         made.append(entry)
         is_sum = s.own >= 0 and s.end == s.start  # of runs that were not noted one by one

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from importlib import import_module
@@ -20,39 +21,77 @@ from eager.base.dataclass import dataclass
 from eager.base.locks import rlock
 
 now: Final = time.perf_counter_ns  # CLOCK_MONOTONIC, which compiled code asks, too
-# The package that has something to say -> its module with `install(recorder)` and `remove()`.
+# The package that has something to say -> its modules with `install(recorder)` and `remove()`.
 SOURCES: Final = MappingProxyType(
     {
-        "eager": "eager.core.op_clocks",
-        "codegen": "codegen.targets.cpp.runtime.clocked",
-        "jitcap": "jitcap.profiling.sources",
+        "eager": ("eager.core.op_clocks",),
+        "codegen": (
+            "codegen.targets.cpp.runtime.clocked",
+            "codegen.python_clocks",
+        ),
+        "jitcap": ("jitcap.profiling.sources",),
     }
 )
 
 
+class UserLine(NamedTuple):
+    """A line of the program ("file:line"), and the path of the module whose call it is in.
+    `forward`: in a derivative, the line of what it is the derivative of."""
+
+    line: str
+    module: str = ""
+    forward: str = ""
+
+
+class Temporary(NamedTuple):
+    """A value in the arena of a compiled call: its bytes there, and the part that makes it."""
+
+    name: str
+    offset: int
+    nbytes: int
+    what: str
+    place: str
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Work:
-    """One thing that runs again and again. `lines` of the user's ("file:line"), each with its share
-    of the work; what one run moves in bytes, computes in matrix products, and in other operations
-    on floats."""
+    """One thing that runs again and again. `places` in the program, each with its share of the
+    work; what one run moves in bytes, computes in matrix products, and in other operations on
+    floats. `code`: the name of the function that does it, in what was compiled; `moved`: of a call
+    of a body, the module of whose call it was made, and the one whose call this is."""
 
     name: str
     kind: str
     shapes: str = ""
-    lines: Mapping[str, float] = field(default_factory=dict)
+    places: Mapping[UserLine, float] = field(default_factory=dict)
     nbytes: float = 0.0
     products: float = 0.0
     operations: float = 0.0
     allocated: int = 0  # bytes of new memory
     stack: tuple[str, ...] = ()  # the user's lines that led there, the innermost first
+    code: str = ""
+    temporaries: tuple[Temporary, ...] = ()  # that live while it runs
+    moved: tuple[str, str] | None = None
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines, that with most of the work first."""
+        work: dict[str, float] = {}
+        for place, share in self.places.items():
+            if place.line:
+                work[place.line] = work.get(place.line, 0.0) + share
+        return tuple(sorted(work, key=lambda line: -work[line]))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Options:
     """Options of a recording. `stack`: with each op of eager all of the user's lines that led to
-    it."""
+    it; `memory`: how long the memory lives that is made; `cpu_time`: parts of compiled code count
+    the processor's time of their thread, so that only their own times can be used."""
 
     stack: bool = False
+    memory: bool = False
+    cpu_time: bool = False
 
 
 class Span(NamedTuple):
@@ -62,7 +101,7 @@ class Span(NamedTuple):
     part: Work
     start: int
     end: int
-    thread: int
+    thread: int | str
     own: int = -1  # not known yet
     runs: int = 1
 
@@ -88,12 +127,35 @@ class Events:
                     yield Span(self.parts[part], end, end, self.thread, own, runs)
 
 
+class Held:
+    """Memory that lives as long as its `owner`, from when it was made until that is gone (`end`; 0:
+    it is there)."""
+
+    __slots__ = ("_owner", "end", "nbytes", "place", "start", "what")
+
+    def __init__(self, owner: Any, nbytes: int, what: str, place: str) -> None:
+        self.what, self.place, self.nbytes = what, place, nbytes
+        self.start, self.end = now(), 0
+        self._owner = weakref.ref(owner, self._gone)
+
+    def _gone(self, _: Any) -> None:
+        self.end = now()
+
+    @property
+    def owner(self) -> Any:
+        """The owner; None when it is gone."""
+        return self._owner()
+
+
 class Recorder:
-    """The clocks of a process. `spans`: what ended, in that order; `options` of those that record
-    are here, since one that asks is enough for a clock to be there."""
+    """The clocks of a process. `spans`: what ended, in that order; `modelled`: what simulated
+    devices do, with the name of a stream as a thread, in nanoseconds of their model; `options` of
+    those that record are here, since one that asks is enough for a clock to be there."""
 
     def __init__(self) -> None:
         self.spans: list[Span | Events] = []
+        self.modelled: list[Span] = []
+        self.held: list[Held] = []  # for those that ask for memory, in the order of `start`
         self.options: list[Options] = []  # of the recordings that run
         self._lock = rlock()
 
@@ -101,7 +163,7 @@ class Recorder:
         """Begin to record; the place in `spans` where it begins."""
         with self._lock:
             if not self.options:
-                self.spans = []  # what ended on another thread after the last recording
+                self._clear()  # of another thread, after the last recording
             self.options.append(options)
             self._each("install")
             return len(self.spans)
@@ -115,16 +177,23 @@ class Recorder:
                 self._each("install")
             else:
                 self._each("remove")
-                self.spans = []
+                self._clear()
         return [s for x in found for s in ((x,) if isinstance(x, Span) else x.spans())]
+
+    def _clear(self) -> None:
+        self.spans, self.modelled, self.held = [], [], []
+
+    def hold(self, owner: Any, nbytes: int, what: str, place: str = "") -> None:
+        """Watch memory that was just made."""
+        self.held.append(Held(owner, nbytes, what, place))
 
     def asked(self, option: str) -> bool:
         """True if a recording that runs has an option."""
         return any(getattr(options, option) for options in self.options)
 
     def _each(self, what: str) -> None:
-        for package, module in SOURCES.items():
-            if package in sys.modules:
+        for package, modules in SOURCES.items():
+            for module in modules if package in sys.modules else ():
                 getattr(import_module(module), what)(self)
 
     def add(self, part: Work, start: int, end: int | None = None) -> None:

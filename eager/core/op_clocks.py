@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from eager.base.compat_warnings import user_place, user_places
-from eager.base.recorder import Recorder, Work, now, recorder
+from eager.base.memory import owner_of
+from eager.base.recorder import Recorder, UserLine, Work, now, recorder
 from eager.core import dispatch, on_device
 from eager.device.array import DeviceArray
 
@@ -55,21 +56,36 @@ def _note(fn: Any, operands: Sequence[Any], result: Any, start: int) -> None:
     end = now()
     op = getattr(fn, "__self__", None)
     given = operands if op is None else operands[0]
+    name = fn.__name__ if op is None else op.name
+    stack = user_places() if recorder.asked("stack") else ()
+    line = stack[0] if stack else user_place()
+    recorder.add(work_of(name, given, result, line, stack), start, end)
+    if recorder.asked("memory"):
+        results = result if isinstance(result, tuple) else (result,)
+        for x in results:
+            is_new = (
+                isinstance(x, np.ndarray) and not _is_view(x) and all(x is not y for y in given)
+            )
+            if is_new:
+                recorder.hold(owner_of(x), x.nbytes, name, line)
+
+
+def work_of(
+    name: str, given: Sequence[Any], result: Any, line: str, stack: tuple[str, ...] = ()
+) -> Work:
+    """One run of an op of eager, with the arrays that it was given, and what it gave."""
     results = result if isinstance(result, tuple) else (result,)
     arrays = [x for x in given if isinstance(x, ARRAYS)]
     made = [x for x in results if isinstance(x, ARRAYS)]
-    name = fn.__name__ if op is None else op.name
     shapes = " ".join("x".join(map(str, x.shape)) or "()" for x in arrays)
     nbytes = sum(x.size * x.dtype.itemsize for x in (*arrays, *made))
     products, operations = 0.0, float(max((x.size for x in (*arrays, *made)), default=0))
     if name in ("dot", "conv") and made:
         inner = arrays[0].shape[-1:] if name == "dot" else arrays[1].shape[1:]
         products, operations = 2.0 * made[0].size * math.prod(inner), 0.0
-    stack = user_places() if recorder.asked("stack") else ()
-    line = {stack[0] if stack else user_place(): 1.0}
     new = sum(x.size * x.dtype.itemsize for x in made if not _is_view(x))
-    work = Work(name, "eager op", shapes, line, nbytes, products, operations, new, stack)
-    recorder.add(work, start, end)
+    places = {UserLine(line): 1.0} if line else {}
+    return Work(name, "eager op", shapes, places, nbytes, products, operations, new, stack)
 
 
 def _is_view(array: Any) -> bool:

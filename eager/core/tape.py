@@ -38,9 +38,10 @@ _sequence = itertools.count()
 # ------------------------------------------------------------------------------- the tape
 class Node:
     """One recorded call: where its inputs come from (`edges`), what they and its outputs look
-    like."""
+    like. `where`: its place in the program, if a tracer notes it."""
 
-    __slots__ = ("avals", "called", "edges", "hooks", "outs", "retained", "sequence")
+    __slots__ = ("avals", "called", "edges", "hooks", "outs", "retained", "sequence", "where")
+    where: Any
 
     def __init__(self, operands: Sequence[Any], outs: tuple[Aval, ...]) -> None:
         self.edges: tuple[Edge, ...] = tuple(map(edge_of, operands)) if operands else ()

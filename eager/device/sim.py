@@ -22,6 +22,7 @@ import numpy as np
 from eager.base.compat_warnings import user_line
 from eager.base.dataclass import dataclass
 from eager.base.locks import rlock
+from eager.base.recorder import Span, UserLine, Work, recorder
 from eager.device.cost_model import H200, H200_PROPERTIES, Model
 from eager.device.counters import Counters
 from eager.device.pinned import array_over
@@ -389,7 +390,7 @@ class SimDevice:
                 raise DeviceFailure(f"{what} was not launched (a fault that was asked for)")
             moved = sum(r.nbytes * (r.reads + r.writes) for r in regions)
             seconds = self.model.kernel(moved, flops)
-            self._queue(stream, what, run, self._reached(regions), seconds, kernel)
+            self._queue(stream, what, run, self._reached(regions), seconds, kernel, flops)
             self.counted.add("launches")
 
     def _reached(self, regions: Sequence[Region]) -> list[tuple[int, Region]]:
@@ -404,6 +405,7 @@ class SimDevice:
         reached: Sequence[tuple[int, Region]],
         seconds: float,
         kernel: Kernel | None = None,
+        flops: int = 0,
     ) -> None:
         machine = self.machine
 
@@ -413,6 +415,8 @@ class SimDevice:
             self.order.command(on.name, what, reached)
             machine.time += host
             on.time = max(on.time, machine.time) + start + seconds
+            if recorder.options:
+                _note(_work(what, kernel, reached, flops), on, seconds)
             on.queue.append(_Command(what, run, kernel))
 
         if stream.recorded is not None:
@@ -534,6 +538,23 @@ class SimDevice:
                     f"cuda:{self.index} takes no more work since: {self.failure}"
                 ) from self.failure
             yield
+
+
+def _note(work: Work, on: SimStream, seconds: float) -> None:
+    """A command that was queued on a stream, whose time has just been reckoned, for profiles."""
+    begin, end = (round(1e9 * time) for time in (on.time - seconds, on.time))
+    recorder.modelled.append(Span(work, begin, end, on.name))
+
+
+def _work(
+    what: str, kernel: Kernel | None, reached: Sequence[tuple[int, Region]], flops: int
+) -> Work:
+    """A command, for profiles; `what` ends with its line."""
+    name, _, line = what.removesuffix(")").partition(" (at ")
+    name = name if kernel is None else kernel.name
+    nbytes = sum(r.nbytes * (r.reads + r.writes) for _, r in reached)
+    kind = "transfer" if kernel is None else "kernel"
+    return Work(name, kind, "", {UserLine(line): 1.0}, nbytes, operations=float(flops))
 
 
 def _written(region: Region) -> Region:

@@ -153,6 +153,8 @@ INSTEAD: Final[dict[str, str]] = {
     r"\b(pdb|bdb|ipdb)\b|\bbreakpoint\(\)":
         'turn @jit off to look inside: with jitcap.stance("eager"): step(...)',
     r"\binput\(\)|\bgetpass\b": "ask before the step, and pass the answer in",
+    r"\bjitcap\.profile\b|\beager\.profiler\b":
+        "put the profile around the call: with jitcap.profile() as p: step(...)",
     r"\beager\.(save|load)\(\)": "save and load before or after the step",
     r"\b(PIL|cv2|torchvision|imageio)\b": "read and transform images in the data set",
     r"\bopen\(\)|\b(pathlib|io|_io|shutil|glob|tempfile)\b|TextIOWrapper|Buffered(Reader|Writer)|FileIO":

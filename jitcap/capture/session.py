@@ -62,6 +62,7 @@ from jitcap.capture.kinds.iterators import (
 from jitcap.capture.kinds.tensors import replaced_member
 from jitcap.capture.memo.calls import Calls
 from jitcap.capture.memo.templates import Templates
+from jitcap.capture.module_paths import Paths
 from jitcap.capture.opcodes.table import OPCODES
 from jitcap.capture.search import Search
 from jitcap.capture.sizes import CaptureSizes, out
@@ -125,7 +126,7 @@ class Session(base.Session):
         self.search: Search | None = None  # for all refusals, not for a graph
         self.log = Log()
         self.ties = MayAlias(self)
-        self.templates, self.layers = Templates(self), Calls(self)
+        self.templates, self.layers, self.paths = Templates(self), Calls(self), Paths()
         self.host_calls: list[host.HostCall] = []
         self.drawn: dict[Node, Drawn] = {}  # graph input -> the number that the host draws for it
 

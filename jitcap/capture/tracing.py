@@ -78,7 +78,9 @@ def _rounds(self: CaptureTracer, go: Arg, least: int, part: Part, *given: Any) -
 
 
 def _derivative(place: Where, behind: Any) -> Where:
-    return place._replace(function=f"{place.function}, derivative of {behind.name()}")
+    of: Where = getattr(behind, "where", NOWHERE)
+    function, module = f"{place.function}, derivative of {behind.name()}", of.module or place.module
+    return Where(place.file, place.line, function, module, of.forward or of.place)
 
 
 _PRODUCTS: Final = frozenset({REGISTRY["dot"], REGISTRY["conv"]})
@@ -118,7 +120,7 @@ class CaptureTracer(Tracer):
 
     def _where(self) -> Where:
         """The user's line, and for an operation of a derivative whose it is."""
-        place, behind = self.session.where(), mode.behind
+        place, behind = self.session.paths.inside(self.session.where()), mode.behind
         if behind is None:
             return place
         if self._behind[0] is not behind or self._behind[1] is not place:  # of each node of it

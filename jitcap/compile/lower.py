@@ -7,15 +7,17 @@ cast whose result is a run-time scalar, outputs that are written back to inputs 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from codegen.ir.schema import Call, Check, Program, Value
+from codegen.ir.schema import Call, Check, Line, Program, Value
+from eager.base.recorder import UserLine
 from eager.core.op import REGISTRY
 from eager.sizes.aval import Aval, contiguous_strides, same
 from eager.sizes.substitute import simplify
-from jitcap.graph.graph import AS_NUMBER, CHECK, ITEM, Graph, Node
+from jitcap.graph.graph import AS_NUMBER, CHECK, ITEM, Graph, Node, Where
 from jitcap.graph.subgraphs import SubgraphOp, subgraphs
 
 Strides = tuple[int, ...]
@@ -88,13 +90,18 @@ def _lower_node(
     values.update({(n, i): v for i, v in enumerate(outs)})
     operands = tuple(values[a, 0] if isinstance(a, Node) else a for a in n.args)
     if n.op is CHECK:  # a condition that is known, and false
-        return Call(_FULL, (False,), {"shape": (), "dtype": n.aval.dtype}, outs, n.where.place)
+        return Call(_FULL, (False,), {"shape": (), "dtype": n.aval.dtype}, outs, _line(n.where))
     if n.op is AS_NUMBER:
-        return Call(_CAST, operands, {"dtype": n.aval.dtype}, outs, n.where.place)
+        return Call(_CAST, operands, {"dtype": n.aval.dtype}, outs, _line(n.where))
     if isinstance(n.op, SubgraphOp):
         attrs = {k: v for k, v in attrs.items() if k != "graphs"}
         attrs["programs"] = tuple(bodies[inner] for inner in subgraphs(n))
-    return Call(n.op, operands, attrs, outs, n.where.place)
+    return Call(n.op, operands, attrs, outs, _line(n.where))
+
+
+@functools.lru_cache(maxsize=4096)
+def _line(where: Where) -> Line:
+    return Line.of(UserLine(where.place, where.module, where.forward))
 
 
 def _anywhere(aval: Aval) -> Aval:

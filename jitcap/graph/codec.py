@@ -1,7 +1,7 @@
 """Beside the graph: as data, for every file that has one in it. Graph <-> JSON.
 
     {"name", "inputs" (how many), "nodes", "outputs" (by number)}
-    node: [op, arguments, {name: attribute}, [result, ...], [file, line, function]]
+    node: [op, arguments, {name: attribute}, [result, ...], [a `Where`]]
     argument: ["%", number of a node] or a number; result: [shape, dtype, device, weak]
 
 Whoever writes the file says how numbers, sizes and attributes are written and read, in the same
@@ -50,8 +50,8 @@ def graph_of(data: Mapping[str, Any], read: Callable[[Any], Any]) -> Graph:
         given = tuple(nodes[index(a[1])] if _is_node(a) else read(a) for a in args)
         values = {_only(str, key): read(value) for key, value in attrs.items()}
         outs = tuple(_aval(read, *row) for row in avals)
-        file, line, function = where
-        place = Where(_only(str, file), _only(int, line), _only(str, function))
+        file, line, *rest = where
+        place = Where(_only(str, file), _only(int, line), *(_only(str, text) for text in rest))
         nodes.append(Node(_op(name), given, values, outs, place))
     count = index(data["inputs"])
     if any((n.op is INPUT) != (i < count) for i, n in enumerate(nodes)):

@@ -33,11 +33,14 @@ Number: TypeAlias = bool | int | float | complex
 
 
 class Where(NamedTuple):
-    """The user's line that an operation comes from."""
+    """The user's line that an operation comes from, and the path of the module whose call that is
+    in. `forward`: in a derivative, the line ("file:line") of what it is the derivative of."""
 
     file: str
     line: int
     function: str
+    module: str = ""
+    forward: str = ""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.function}"

@@ -312,7 +312,7 @@ class Tracer:
 
     def record(self, node: OpNode, operands: Sequence[Any], outs: Sequence[Tensor]) -> None:
         """A call goes on the tape. A copy has no node in the graph, and gets one here."""
-        mask = self._mask(node, operands)
+        mask, node.where = self._mask(node, operands), self.where()
         if node.op.kind == "copy":
             (out,) = outs
             out._array = fresh(self, self.distinct(out._array).handle, out.aval)
@@ -321,7 +321,7 @@ class Tracer:
 
     def record_write(self, node: CopySlicesNode, base: Tensor, value: Tensor) -> None:
         """The chain of operations that put `value` into the whole."""
-        on_base, on_value = (edge is not None for edge in node.edges)
+        (on_base, on_value), node.where = (e is not None for e in node.edges), self.where()
         self._mask(node, (None, value))
         whole, left = base._array.storage.handle, len(node.chain)
         while left:
@@ -339,7 +339,7 @@ class Tracer:
     ) -> None:
         """A result that is an operand gets a handle of its own."""
         self._mask(node, operands)
-        given = tuple(map(self._handle, operands))
+        node.where, given = self.where(), tuple(map(self._handle, operands))
         for t in outs:
             if self._handle(t) in given and type(t._array) is Traced:
                 t._array = self.distinct(t._array)

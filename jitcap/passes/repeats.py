@@ -78,7 +78,7 @@ def _tokens(nodes: Sequence[Node]) -> Any:
     seen: dict[Any, int] = {}  # by what a node holds, where many hold the very same
     tokens = [0] * len(nodes)
     for i, n in enumerate(nodes):
-        where = id(n.where) if n.op is CHECK or n.op.raises else 0
+        where = n.where[:3] if n.op is CHECK or n.op.raises else 0
         own = [0 if type(x) is Node else id(x) for x in n.args]
         key = n.op, id(n.attrs) if n.attrs else 0, id(n.avals), where, *own
         found = seen.get(key)
@@ -96,7 +96,7 @@ def _kind(n: Node) -> Any:
     may fail says the same line."""
     op, operands, *rest = call_key(n, n.args)
     draws = n.op.kind == "random"
-    rest += [n.where] * (n.op is CHECK or n.op.raises)
+    rest += [n.where[:3]] * (n.op is CHECK or n.op.raises)  # whichever the module
     return op, tuple([None if draws or type(x) is Node else x for x in operands]), *rest
 
 
@@ -260,7 +260,7 @@ class Stretch:
         rows: dict[Any, list[int]] = {}
         for k in self.checks():
             n = self.rows[k][0]
-            key = n.attrs["what"], n.where
+            key = n.attrs["what"], n.where[:3]
             rows.setdefault(key, []).append(k)
             for truth in made[k].parents:  # type: ignore[union-attr]
                 if key in truths:

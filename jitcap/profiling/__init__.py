@@ -5,9 +5,11 @@
     peaks       jitcap/profiling/peaks.py      what the machine can do, measured once
     report      jitcap/profiling/report.py     the object
     table, trace, page                         what it prints and writes
+    told        jitcap/profiling/kernel_lines.py    a line for each kernel, by JITCAP_DEBUG=2
 
 Imported when `jitcap.profile` is first named.
 """
 
+from jitcap.profiling.kernel_lines import told as told
 from jitcap.profiling.report import Profile as Profile
 from jitcap.profiling.report import profile as profile

@@ -11,7 +11,7 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from jitcap.api import jit, stance
 
 SECONDS: Final = 0.2  # for each of the figures
 COPIES: Final = (1 << 14, 1 << 18, 1 << 22, 1 << 25)  # elements of float32
+SIDE: Final = 512  # of the matrices
 CALCULATES: Final = ("kernel", "product", "step")
 _lock: Final = rlock()  # two that measure at once disturb each other
 
@@ -52,6 +53,11 @@ class Peaks:
         )
         return 1e6 * seconds
 
+    def is_sound(self) -> bool:
+        """True if every figure is a positive number."""
+        figures = (*self.copies, *self.copies.values(), self.product, self.elementwise)
+        return bool(self.copies) and all(0 < x < math.inf for x in figures)
+
     def __str__(self) -> str:
         copies = ", ".join(f"{n / 2**20:.3g} MiB {r / 1e9:.0f}" for n, r in self.copies.items())
         return (
@@ -75,7 +81,10 @@ def _known(count: int) -> Peaks | None:
         with suppress(*cache.DAMAGED):
             data = entry.data
             copies = {int(n): float(rate) for n, rate in data["copies"]}
-            return Peaks(copies, float(data["product"]), float(data["elementwise"]))
+            kept = Peaks(copies, float(data["product"]), float(data["elementwise"]))
+            if kept.is_sound():
+                return kept
+            cache.default().delete(key)
     try:
         build.compiler()
     except build.NoCompiler:
@@ -87,8 +96,14 @@ def _known(count: int) -> Peaks | None:
     return found
 
 
-def measure() -> Peaks:
-    """The figures of this machine now, by compiled code."""
+def measure(
+    counts: Sequence[int] = COPIES,
+    side: int = SIDE,
+    seconds: float = SECONDS,
+    options: Options | None = None,
+) -> Peaks:
+    """The figures of this machine now, by compiled code: copies of so many elements, a product of
+    square matrices, a loop; each for so many seconds."""
 
     def copy(x: Any, y: Any) -> None:
         y.copy_(x)
@@ -103,26 +118,27 @@ def measure() -> Peaks:
         return sum(parts)
 
     compiled = functools.partial(jit, backend="cpp", dynamic=False)
+    fastest = functools.partial(_fastest, seconds, options or Options())
     with eager.no_grad(), stance("default"):
         copied, copies = compiled(copy), {}
-        for count in COPIES:
-            least, part = _fastest(copied, eager.zeros(count), eager.ones(count))
+        for count in counts:
+            least, part = fastest(copied, eager.zeros(count), eager.ones(count))
             copies[int(part.nbytes)] = part.nbytes / least
-        square = eager.ones(512, 512)
-        least, part = _fastest(compiled(product), square, square)
+        square = eager.ones(side, side)
+        least, part = fastest(compiled(product), square, square)
         rate = part.products / least
-        least, part = _fastest(compiled(chains), eager.ones(1 << 15))
+        least, part = fastest(compiled(chains), eager.ones(1 << 15))
         return Peaks(copies, rate, part.operations / least)
 
 
-def _fastest(step: Callable[..., Any], *args: Any) -> tuple[float, Work]:
+def _fastest(
+    seconds: float, options: Options, step: Callable[..., Any], *args: Any
+) -> tuple[float, Work]:
     """The seconds of the fastest run of a function that is one part, and the part."""
-    options = Options()
     begun = recorder.start(options)
     try:
-        end = time.perf_counter() + SECONDS
         step(*args)
-        end = max(end, time.perf_counter() + SECONDS)
+        end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             step(*args)
     finally:

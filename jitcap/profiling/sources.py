@@ -1,4 +1,5 @@
-"""Around the entries while a profile runs: calls of jitted functions, and compiles. -> spans.
+"""Around the entries while a profile runs: calls of jitted functions, the ops of graphs that run op
+by op, and compiles. -> spans.
 
 A version that an earlier process compiled has no graph here, and so no second build: it is captured
 again, at the first call in the profile that it fits.
@@ -11,17 +12,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from eager.base.recorder import Recorder, Work, now, recorder
+from eager.base.recorder import Recorder, Work, clock, now, recorder
+from eager.core.op_clocks import work_of
+from eager.device.array import DeviceArray
 from jitcap.api import Jitted
 from jitcap.base.diagnostics import Trail
 from jitcap.base.stack import passed_over
 from jitcap.capture.result import Version, misfit
 from jitcap.capture.version import STANCE
 from jitcap.entry import Entries, capture_again
+from jitcap.graph import graph
 from jitcap.guards.guard import failing
 from jitcap.guards.tensor_guard import TensorLike
 
+OP_BY_OP: Final = Work("graphs that run op by op: what is no op", "launch")
 _plain: Final = Jitted.__call__, Trail.stage
+_plain_graph: Final = graph.Graph.run, graph.evaluate
 
 
 @passed_over
@@ -69,12 +75,29 @@ def _stage(trail: Trail, name: str) -> Iterator[None]:
         recorder.add(Work(f"{name} of {trail.name}", "compile"), start)
 
 
+def _evaluated(node: graph.Node, arrays: tuple[Any, ...]) -> Any:
+    """One op of a graph; those on devices, and what computes nothing, have no clock here."""
+    is_op = not isinstance(node.op, graph.GraphOp) and node.op.kind != "view"
+    if not is_op or "device" in node.attrs or DeviceArray in map(type, arrays):
+        return _plain_graph[1](node, arrays)
+    start, result = now(), None
+    try:
+        result = _plain_graph[1](node, arrays)
+    finally:
+        end = now()
+        recorder.add(work_of(node.op.name, arrays, result, node.where.place), start, end)
+    return result
+
+
 def install(_: Recorder) -> None:
-    """Calls and compiles from now on are timed."""
+    """Calls, ops and compiles from now on are timed."""
     Jitted.__call__ = _called  # type: ignore[method-assign]
     Trail.stage = _stage  # type: ignore[method-assign, assignment]
+    graph.Graph.run = clock(lambda *_: OP_BY_OP, _plain_graph[0])  # type: ignore[method-assign]
+    graph.evaluate = _evaluated
 
 
 def remove(_: Recorder) -> None:
-    """Calls and compiles from now on are as if there had been no profile."""
+    """Calls, ops and compiles from now on are as if there had been no profile."""
     Jitted.__call__, Trail.stage = _plain  # type: ignore[method-assign]
+    graph.Graph.run, graph.evaluate = _plain_graph  # type: ignore[method-assign]

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Final
 
 from jitcap.profiling.peaks import Peaks
-from jitcap.profiling.rows import Row, Timeline
+from jitcap.profiling.rows import Row, Timeline, rows_of
 
 HEAD: Final = (
     f"{'us':>12} {'share':>6} {'calls':>7} {'us/call':>10} {'fastest':>10} {'GB/s':>7} "
@@ -56,6 +56,15 @@ def text(
     return "\n".join(lines)
 
 
+def modelled(line: Timeline, limit: int | None) -> str:
+    """The table of what simulated devices did."""
+    rows, wall = rows_of(line), line.wall / 1e3
+    busy = sum(row.us for row in rows)
+    head = f"simulated devices, by their model and not measured: {busy:,.1f} us of {wall:,.1f} us"
+    shown = [_line(row, wall, None) for row in rows[:limit]]
+    return "\n".join([head, HEAD, *shown])
+
+
 def _line(row: Row, wall: float, peaks: Peaks | None) -> str:
     each, least = (row.us / row.calls, row.least) if row.calls else (0.0, 0.0)
     gbs = f"{row.gbs:7.1f}" if row.nbytes else " " * 7
@@ -71,11 +80,26 @@ def what(row: Row) -> str:
     name = f"{row.name}, called back in NumPy" if row.kind == "callback" else row.name
     name = name if len(name) <= NAME else name[: NAME - 3] + "..."
     shapes = f" [{row.shapes}]" if row.shapes else ""
-    if not row.lines:
-        return name + shapes
-    file, _, number = row.lines[0].rpartition(":")
-    more = f" and {len(row.lines) - 1} more" if len(row.lines) > 1 else ""
-    return f"{name}{shapes}  {PurePath(file).name}:{number}{more}"
+    if row.kind == "module":
+        return name
+    texts = {
+        "": _shown(row.lines, short), "of ": _shown(row.forward, short),
+        "in ": _shown([*row.modules], str),
+    }  # fmt: skip
+    places = ", ".join(f"{before}{text}" for before, text in texts.items() if text)
+    return f"{name}{shapes}  {places}".rstrip()
+
+
+def short(line: str) -> str:
+    """A line, without the folder of its file."""
+    file, _, number = line.rpartition(":")
+    return f"{PurePath(file).name}:{number}"
+
+
+def _shown(values: Sequence[str], short: Callable[[str], str]) -> str:
+    """The first, and how many more there are."""
+    more = f" and {len(values) - 1} more" if len(values) > 1 else ""
+    return f"{short(values[0])}{more}" if values else ""
 
 
 def _share(us: float, wall: float) -> str:

@@ -57,8 +57,15 @@ def _tables_and_files(found, tmp_path):
     found.export_stacks(str(tmp_path / "stacks.txt"))
     found.export_chrome_trace(str(tmp_path / "trace.json"))
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    assert {e["ph"] for e in events} == {"X"}
-    assert len(events) == len(found.events())
+    assert [e["ph"] for e in events].count("X") == len(found.events())
+    memory = [e["args"] for e in events if e["name"] == "[memory]"]
+    assert sum(m["Bytes"] for m in memory) == memory[-1]["Total Allocated"] == 0  # all are gone
+    assert max(m["Total Allocated"] for m in memory) >= 4 * 256
+    found.export_memory_timeline(str(tmp_path / "memory.json"))
+    times, sizes = json.loads((tmp_path / "memory.json").read_text())
+    assert times == sorted(times) and sizes == [m["Total Allocated"] for m in memory]
+    with pytest.raises(ValueError, match="json"):
+        found.export_memory_timeline(str(tmp_path / "memory.html"))
 
 
 def test_a_function_with_a_name_may_call_itself():
@@ -127,6 +134,7 @@ def test_options_that_would_do_nothing_raise():
     for call, what in (
         (lambda: found.key_averages(group_by_input_shape=True), "record_shapes=True"),
         (lambda: found.key_averages(group_by_stack_n=3), "with_stack=True"),
+        (lambda: found.export_memory_timeline("x.json"), "profile_memory=True"),
         (lambda: found.export_stacks("stacks"), "with_stack=True"),
     ):
         with pytest.raises(RuntimeError, match=what):

@@ -353,7 +353,11 @@ CLAIMS = {
         "* Python outside": PROFILE + "ops_of_eager_have_their_shapes_and_lines",
         "* `capture`, `passes`": PROFILE + "splits_errors_recompiles_nesting_and_resets",
         '`p.table(group="line")`': PROFILE
-        + "results_are_those_without_and_the_object_stays_as_it_is",
+        + "rows_by_module_also_of_layers_that_share_what_was_captured",
+        "`jitcap.profile(memory=True)`": PROFILE + "memory_over_time_and_who_holds_it",
+        "On a simulated GPU": DEVICE
+        + "test_profile_of_device.py::test_kernels_and_copies_by_the_model",
+        "Without a word in the program": PROFILE + "debugging_tells_of_each_kernel",
         "`eager.profiler` has": "tests/eager/test_profiler.py::test_events_and_averages "
         "tests/eager/test_profiler.py::test_options_that_would_do_nothing_raise",
         "Other profilers see": PROFILE + "results_are_those_without_and_the_object_stays_as_it_is",

@@ -13,7 +13,7 @@ from codegen.runtime import progress
 from codegen.runtime.artifact import Artifact
 from codegen.runtime.pending import Pending
 from codegen.targets.cpp.clocks import Clocks
-from codegen.targets.cpp.program import ENTRY, Batched, Source, emit
+from codegen.targets.cpp.program import ENTRY, Batched, Source, emit, scratch
 from codegen.targets.cpp.runtime import cpu
 from eager.base.recursion import room
 
@@ -52,5 +52,6 @@ def clocked(batched: Batched, plan: Plan, target: Target) -> cpu.Clocked:
     clocks = Clocks()
     with expr.interning(), room():
         source = emit(batched, plan, clocks)
+        clocks.note_memory(batched.fused, batched.batches, plan, scratch(batched))
     path = cpu.build_shared(source.files, cpu.isa_flags(target.isa), source.libraries)
-    return cpu.load(path.result()), source.signature, clocks.parts
+    return cpu.load(path.result()), source.signature, clocks.works

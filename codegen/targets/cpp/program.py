@@ -9,11 +9,13 @@ are calls of the headers' routines or of host callbacks.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from typing import Final
 
 from codegen.ir.schema import Fused, Kernel, Library, Plan, Tiled
-from codegen.ir.sizes import at_least, name_of, some
+from codegen.ir.sizes import Size, at_least, name_of, some
 from codegen.runtime import artifact
 from codegen.schedule import batch_updates
 from codegen.schedule.plan import line_up
@@ -125,17 +127,21 @@ def batch(spelled: Spelled) -> Batched:
 
 def plan(batched: Batched) -> Plan:
     """Memory for the temporaries, and for what library steps need while they run."""
-    scratch = {
+    return plan_memory(batched.fused, scratch(batched))
+
+
+def scratch(batched: Batched) -> dict[str, tuple[int, Size]]:
+    """Memory that items need while they run, by name: (position, bytes)."""
+    found = {
         library.scratch_name(item): (i, size)
         for i, item in enumerate(batched.fused.items)
         if isinstance(item, Library) and some(size := library.scratch_bytes(item))
     }
-    scratch |= {
+    return found | {
         room_name(item.name): (i, batched.known[item.name].room * threads.room())
         for i, item in enumerate(batched.fused.items)
         if isinstance(item, Kernel) and some(batched.known[item.name].room)
     }
-    return plan_memory(batched.fused, scratch)
 
 
 def plan_body(batched: Batched) -> Plan:
@@ -168,6 +174,14 @@ def emit(batched: Batched, plan: Plan, clocks: Clocks | None = None) -> Source:
 
 
 Functions = list[tuple[str, KernelText]]
+NAMED: Final = 4  # of the ops that a kernel fuses, in the name of its function
+
+
+def _fused(kernel: Kernel) -> str:
+    """Its first ops as the end of a name in C++: "_exp_mul_sum"."""
+    words = kernel.note.partition(" -> ")[0].split()
+    ops = [word for word in words if not re.fullmatch(r"v\d+", word)][:NAMED]
+    return re.sub(r"\W", "_", "".join(f"_{op}" for op in ops), flags=re.ASCII)
 
 
 class _Emission:
@@ -209,7 +223,7 @@ class _Emission:
                 texts = {item.name: batched.known[item.name] for item in batch}
                 name = self.function(first, texts[first.name])
                 lines = [call_kernel(name, texts, places, self.sites)]
-                calls += self.timed(batch, lines, places)
+                calls += self.timed(batch, lines, places, name)
                 self.sites.beside(name, places)
             calls += exchange.polls(places)
         if exchanged and places.top == "b":
@@ -217,18 +231,22 @@ class _Emission:
         return calls
 
     def timed(
-        self, batch: Sequence[Kernel | Library], lines: list[str], places: Addresses
+        self,
+        batch: Sequence[Kernel | Library],
+        lines: list[str],
+        places: Addresses,
+        code: str = "",
     ) -> list[str]:
-        """The lines of a part, with a clock around them if there are clocks."""
+        """The lines of a part, which calls `code`, with a clock around them if there are clocks."""
         if self.clocks is None:
             return lines
-        return self.clocks.around(batch, lines, places.fused.buffers)
+        return self.clocks.around(batch, lines, places.fused.buffers, code)
 
     def function(self, kernel: Kernel, text: KernelText) -> str:
-        """The name of a kernel's function."""
+        """The name of a kernel's function: its number, and what other profilers show."""
         body = text.text
         if body not in self.functions:
-            name = self.names[body]
+            name = f"{self.names[body]}{_fused(kernel)}"
             self.functions[body] = name, text
             whole = body.replace("{name}", name)
             self.kernels.append(artifact.Kernel(name, whole, (kernel.note, kernel.where)))

@@ -54,7 +54,12 @@ def _call_layer(s: Session, method: Any, layer: Any, /, *args: Any, **kwargs: An
         hooked = any(s.truth(s.getattr(layer, table)) for table in tables)
         return s.call(s.getattr(layer, "_call_with_hooks" if hooked else "forward"), args, kwargs)
 
-    return s.layers.call(layer, args, kwargs, run)
+    paths = s.paths
+    outer, paths.module = paths.module, paths.of(s, layer)
+    try:
+        return s.layers.call(layer, args, kwargs, run)
+    finally:
+        paths.module = outer
 
 
 @handles_each(RemovableHandle.remove, RemovableHandle.__exit__)

@@ -60,7 +60,6 @@ for _refused, _home, _functions in (
     ("effect", "eager.profiler.", (
         profile.__enter__, profile.__exit__, profile.start, profile.stop, profile.step,
     )),
-    ("effect", "", (Recorder.start, Recorder.stop)),
     ("effect", "eager.cuda.", (
         cuda.initial_seed, cuda.get_rng_state, cuda.get_rng_state_all, cuda.set_rng_state,
         cuda.set_rng_state_all, cuda.synchronize, cuda.Event.synchronize, cuda.Stream.synchronize,
@@ -86,3 +85,5 @@ for _refused, _home, _functions in (
 ):  # fmt: skip
     for _function in _functions:
         HANDLERS[_function] = refusing(_refused, f"{_home}{_function.__qualname__}")
+for _function in (Recorder.start, Recorder.stop):  # what a profile is begun and ended by
+    HANDLERS[_function] = refusing("effect", "jitcap.profile")

@@ -355,6 +355,7 @@ class Session:
     as_bool: Callable[[Any], Any]
     search: Any  # for all refusals, not for a graph
     layers: Any  # calls of these that are alike: see `jitcap.capture.memo.calls`
+    paths: Any  # of modules
     drawn: dict[Any, Any]  # graph input -> the number that the host draws for it
     host_calls: list[Any]  # put off until the graph has run
     call: Callable[[Any, Args, Kwargs], Any]

@@ -20,9 +20,10 @@ from eager.core.tensor import Tensor, wrap
 from eager.core.traced import Traced, TracedStorage
 from jitcap.base.breaks import Again
 from jitcap.base.modes import Modes
+from jitcap.base.module_path import moved
 from jitcap.capture.memo.templates import Code, state_of
 from jitcap.capture.tracing import LARGEST
-from jitcap.graph.graph import Node, placeholder
+from jitcap.graph.graph import Node, Where, placeholder
 
 # Tables of what a call makes for itself, and of tapes, which those of a copy do without.
 APART: Final = frozenset({"recorded", "starts", "functions", "written", "made", "reached"})
@@ -37,6 +38,7 @@ class Recorded:
     def __init__(self, session: Any, nodes: list[Node], given: Given, since: int) -> None:
         self.session = session
         self.nodes, self.given, self.since = nodes, given, since
+        self.module = session.paths.module
         self.handles = [*map(handle_of, given)]
         self.rows: Any = ()
         self.out: tuple[Any, Any, Any] = None, None, None  # (node, aval, strides) of the result
@@ -91,14 +93,16 @@ class Recorded:
 
     def copy(self, given: Given) -> Tensor:
         """Append a copy of the nodes; the result."""
-        tracer = self.session.tracer
+        tracer, module = self.session.tracer, self.session.paths.module
         handles, made = [*map(handle_of, given)], list[Node]()
-        _append(tracer, self.rows, {"own": made, "given": handles}, made)
+        by_kind = {"own": made, "given": handles}
+        _append(tracer, self.rows, by_kind, made, Moved(self.module, module))
         place, aval, strides = self.out
         memory = TracedStorage(tracer, made[place], aval, 0, tracer.inside)
         result: Tensor = wrap(Traced(aval, memory, made[place], (), strides))
         if self.edge is not None:
-            result._node, result._index = CopyNode(self, [*given, result], handles, made), 0
+            node = CopyNode(self, [*given, result], handles, made, module)
+            result._node, result._index = node, 0
             result._requires_grad = True
         self.pass_on(given)
         return result
@@ -111,9 +115,9 @@ class Recorded:
                 new._counts.kind.asked |= kind.asked
 
     def derivative(
-        self, gradient: Tensor, handles: list[Any], made: list[Node]
+        self, gradient: Tensor, handles: list[Any], made: list[Node], module: str
     ) -> list[Tensor | None]:
-        """Gradients at the ends of a copy, given that of its result."""
+        """Gradients at the ends of a copy, the call of `module`, given that of its result."""
         tracer, array = self.session.tracer, gradient._array
         key = array.aval, array.strides, self.session.where(), Modes.now(), get_default_dtype()
         if key not in self.derived:
@@ -121,7 +125,7 @@ class Recorded:
         rows, memories, results = self.derived[key]
         own: list[Node] = []
         by_kind = {"own": own, "given": handles, "made": made, "gradient": [array.read()]}
-        _append(tracer, rows, by_kind, own)
+        _append(tracer, rows, by_kind, own, Moved(self.module, module))
         homes = [array.storage]
         for (kind, x), aval in memories:
             homes.append(TracedStorage(tracer, by_kind[kind][x], aval, 0, tracer.inside))
@@ -169,11 +173,14 @@ class Recorded:
 class CopyNode(tape.Node):
     """The history of the result of a copy."""
 
-    __slots__ = ("call", "given", "handles", "made", "versions")
+    __slots__ = ("call", "given", "handles", "made", "module", "versions")
 
-    def __init__(self, call: Recorded, given: Given, handles: list[Any], made: list[Node]) -> None:
+    def __init__(
+        self, call: Recorded, given: Given, handles: list[Any], made: list[Node], module: str
+    ) -> None:
         super().__init__([given[i] for i in call.ends], (call.out[1],))
         self.call: Recorded | None = call
+        self.module = module
         self.given, self.handles, self.made = given, handles, made  # the result is given last
         tensors = [x for x in given if isinstance(x, Tensor)]
         self.versions = [(x._storage, x._storage.version) for x in tensors]
@@ -188,7 +195,7 @@ class CopyNode(tape.Node):
         stale = stale or any(map(_is_other, self.given, self.handles))  # by `.data`
         if self.call is None or stale or mode.enabled:
             raise Again
-        found = self.call.derivative(grads[0], self.handles, self.made)
+        found = self.call.derivative(grads[0], self.handles, self.made, self.module)
         self.call.pass_on(self.given)
         return found
 
@@ -268,21 +275,37 @@ def _rows(nodes: list[Node], places: Places) -> Any:
 
 
 def _shown(rows: Any) -> Any:
-    """Equal for rows that are alike."""
+    """Equal for rows that are alike, whichever module they are of."""
 
     def code(x: Code) -> Any:
         return x if x[0] != "fixed" else (type(x[1]), repr(x[1]))
 
-    return [(op, [*map(code, xs)], repr(at), outs, where) for op, xs, at, outs, where in rows]
+    return [(op, [*map(code, xs)], repr(at), outs, where[:3]) for op, xs, at, outs, where in rows]
 
 
-def _append(tracer: Any, rows: Any, by_kind: dict[str, Any], made: list[Node]) -> None:
+class Moved(dict[Where, Where]):
+    """The place of a node of a recorded call -> that of its copy, in the call of another module."""
+
+    def __init__(self, old: str, new: str) -> None:
+        super().__init__()
+        self.old, self.new = old, new
+
+    def __missing__(self, where: Where) -> Where:
+        file, line, function, module, forward = where
+        there = Where(file, line, function, moved(module, self.old, self.new), forward)
+        self[where] = there
+        return there
+
+
+def _append(
+    tracer: Any, rows: Any, by_kind: dict[str, Any], made: list[Node], places: Moved
+) -> None:
     """Append copies of nodes; they are added to `made`, which `by_kind` has as "own"."""
     if len(tracer.nodes) + len(rows) > LARGEST:  # said where the operation stands
         raise Again
     for op, codes, attrs, avals, where in rows:
         operands = [x if kind == "fixed" else by_kind[kind][x] for kind, x in codes]
-        made.append(Node(op, tuple(operands), attrs, avals, where))
+        made.append(Node(op, tuple(operands), attrs, avals, places[where]))
     tracer.nodes += made
 
 

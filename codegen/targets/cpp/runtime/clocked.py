@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from typing import Any, Final
@@ -21,6 +22,7 @@ from codegen.targets.cpp.runtime import build
 from codegen.targets.cpp.runtime.arena import Arena
 from codegen.targets.cpp.runtime.cpu import RUNNERS, Clocked, PerThread, Runner
 from eager.base.locks import lock
+from eager.base.memory import owner_of
 from eager.base.recorder import Events, Recorder, Work, clock, now, recorder
 
 CAPACITY: Final = 1 << 14  # events of one call; those of more rounds of a loop are summed up
@@ -38,6 +40,7 @@ class ClocksStruct(ctypes.Structure):
         ("capacity", ctypes.c_long),
         ("count", ctypes.c_long),
         ("late", ctypes.c_void_p),
+        ("clock", ctypes.c_long),
     )
 
 
@@ -45,13 +48,30 @@ class _Timed(PerThread):
     """The call structure of a build with clocks: after each call its events are the recorder's."""
 
     def __init__(self, runner: Runner, arena: Arena, made: Clocked) -> None:
-        module, _, self.parts = made
+        module, signature, self.works = made
         super().__init__(runner, arena, module)
+        self.symbols = [name for name, _ in signature.symbols]
+        self.parts: dict[Any, Sequence[Work]] = {}  # by the values of the symbols
         self.events = np.zeros((CAPACITY, 4), np.int64)
-        self.late = np.zeros((len(self.parts), 2), np.int64)
-        self.clocks = ClocksStruct(self.events.ctypes.data, CAPACITY, 0, self.late.ctypes.data)
+        self.late = np.zeros((len(self.works({})), 2), np.int64)
+        of_thread = recorder.asked("cpu_time")
+        kind = time.CLOCK_THREAD_CPUTIME_ID if of_thread else time.CLOCK_MONOTONIC
+        self.clocks = ClocksStruct(
+            self.events.ctypes.data, CAPACITY, 0, self.late.ctypes.data, kind
+        )
         self.plan.clocks = ctypes.addressof(self.clocks)
         self._entry, self.call = self.call, self._called
+
+    def _works(self) -> Sequence[Work]:
+        """Work of the parts in a call of the sizes that were taken last."""
+        values = None if self.sizing is None else self.sizing.values
+        if values not in self.parts:
+            start = now()
+            numbers = values if type(values) is tuple else (values,) if self.symbols else ()
+            sizes = dict(zip(self.symbols, map(int, numbers), strict=True))
+            self.parts[values] = self.works(sizes)
+            recorder.own(start)
+        return self.parts[values]
 
     def _called(self, inputs: list[Any], outputs: list[Array]) -> int:
         try:
@@ -64,7 +84,10 @@ class _Timed(PerThread):
                 late = self.late.copy()
                 self.late[:] = 0
             clocks.count = 0
-            recorder.spans.append(Events(self.parts, found, late, threading.get_ident()))
+            recorder.spans.append(Events(self._works(), found, late, threading.get_ident()))
+            if recorder.asked("memory"):
+                for x in outputs:
+                    recorder.hold(owner_of(x), x.nbytes, "a result of compiled code")
 
 
 class _Untimed(PerThread):
@@ -126,9 +149,3 @@ def _renew(new_state: Any) -> None:
     Runner.new_state = new_state  # type: ignore[method-assign]
     for runner in tuple(RUNNERS):
         runner.forget_states()
-
-
-def works_of(runner: Runner) -> Sequence[Work]:
-    """The parts of a program that was profiled; none where it was not, or has no second build."""
-    made = _builds.get(runner)
-    return () if made is None else made[2]

@@ -12,7 +12,7 @@ import functools
 import operator
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -139,7 +139,8 @@ class Module:
 
 _methods: Final[list[MethodDef]] = []  # a builtin function reads its own until it is gone
 RUNNERS: Final[weakref.WeakSet[Runner]] = weakref.WeakSet()
-Clocked = tuple[Module, Signature, Sequence[Work]]  # a second build, and its parts by number
+Works = Callable[[Mapping[str, int]], Sequence[Work]]  # the values of symbols -> parts by number
+Clocked = tuple[Module, Signature, Works]  # a second build, and what one run of it does
 
 
 def load(path: Path) -> Module:

@@ -39,11 +39,15 @@ class FlatProgram:
         arrays = memory.arrays | own if own else memory.arrays
         with np.errstate(all="ignore"):
             for item in self.fused.items:
-                if isinstance(item, Kernel):
-                    self.functions[item.name](arrays)
-                else:
-                    self.step(item, memory)
+                self.do(item, arrays, memory)
         return memory.outputs()
+
+    def do(self, item: Kernel | Library, arrays: Mapping[str, Any], memory: Memory) -> None:
+        """Run a kernel, or a step. (While a profile runs there is a clock around it.)"""
+        if isinstance(item, Kernel):
+            self.functions[item.name](arrays)
+        else:
+            self.step(item, memory)
 
     def step(self, item: Library, memory: Memory) -> None:
         bodies = self.bodies[item]

@@ -1,0 +1,186 @@
+"""Memory of a profile: what was made and how long it lived -> bytes over time, and who held them.
+
+    arrays        results of eager's ops and of compiled calls, from their making until they go
+    temporaries   values in the arena of compiled calls, while the parts run in which they live
+    named         parameters, gradients, buffers and the state of optimizers, by their names
+
+What has a name is looked up when the profile ends, among all objects of the process; what was there
+before the profile, and has none, is not known.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from eager.base.dataclass import dataclass
+from eager.base.memory import POOL, owner_of
+from eager.base.recorder import Held, Temporary, Work
+from eager.core.tensor import Tensor
+from eager.nn import Module
+from eager.optim import Optimizer
+from jitcap.profiling.rows import Timeline
+
+KINDS: Final = ("named", "arrays", "temporaries")
+
+
+class Holder(NamedTuple):
+    """Memory that was there, in bytes, and who held it."""
+
+    nbytes: int
+    kind: str
+    what: str
+    place: str = ""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Memory:
+    """Bytes over time. `samples`: (microseconds from the profile's begin, bytes by kind); `peak`:
+    the one with most bytes, `holders` what was alive at it, the largest first; `plan`: the arena of
+    compiled calls (offset -1: sizes decide it); `pool`: bytes that are kept for reuse, at last."""
+
+    samples: Sequence[tuple[float, Mapping[str, int]]]
+    peak: tuple[float, Mapping[str, int]]
+    holders: Sequence[Holder]
+    plan: Sequence[Temporary]
+    pool: int
+
+    @property
+    def peak_bytes(self) -> int:
+        return sum(self.peak[1].values())
+
+    def table(self, limit: int | None = 20) -> str:
+        """Table of what was alive at the peak, the largest first."""
+        at, sums = self.peak
+        parts = ", ".join(f"{kind} {size(sums[kind])}" for kind in KINDS)
+        kept = f"; {size(self.pool)} are kept for reuse" if self.pool else ""
+        head = f"peak {size(self.peak_bytes)} at {at:,.1f} us: {parts}{kept}"
+        lines = [head, f"{'bytes':>14} {'kind':<12} what"]
+        for holder in self.holders[:limit]:
+            where = f"  {_short(holder.place)}" if holder.place else ""
+            lines.append(f"{holder.nbytes:14,} {holder.kind:<12} {holder.what}{where}")
+        rest = self.holders[len(lines) - 2 :]
+        if rest:
+            lines.append(f"{sum(h.nbytes for h in rest):14,} in {len(rest)} others")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return self.table()
+
+
+class Change(NamedTuple):
+    """Memory that is there from a time on (`sign` 1), or no more (-1, which comes first)."""
+
+    time: int
+    sign: int
+    nbytes: int
+    kind: str
+    holder: Holder | Work  # a part of compiled code, for its temporaries
+
+
+def memory_of(line: Timeline, held: Sequence[Held], named: Mapping[int, Holder]) -> Memory:
+    """The memory of a profile that has ended. `named`: who has a name, by id of the owner."""
+    changes: list[Change] = []
+    before = dict(named)
+    for each in held:
+        owner = each.owner
+        holder = None if owner is None else before.pop(id(owner), None)
+        holder = holder or Holder(each.nbytes, "arrays", each.what, each.place)
+        changes.append(Change(each.start, 1, each.nbytes, holder.kind, holder))
+        if each.end:
+            changes.append(Change(each.end, -1, each.nbytes, holder.kind, holder))
+    changes += [Change(line.begin, 1, h.nbytes, h.kind, h) for h in before.values()]
+    plan: dict[Temporary, None] = {}
+    for span, part, _ in line.spans:
+        if part.temporaries and span.end > span.start:
+            plan |= dict.fromkeys(part.temporaries)
+            nbytes = sum(t.nbytes for t in part.temporaries)
+            changes.append(Change(span.start, 1, nbytes, "temporaries", part))
+            changes.append(Change(span.end, -1, nbytes, "temporaries", part))
+    return _summed(line, sorted(changes, key=lambda c: c[:2]), [*plan])
+
+
+def _summed(line: Timeline, changes: Sequence[Change], plan: Sequence[Temporary]) -> Memory:
+    sums, samples = dict.fromkeys(KINDS, 0), list[tuple[float, Mapping[str, int]]]()
+    peak: tuple[float, Mapping[str, int]] = (0.0, dict(sums))
+    most = last = 0
+    for number, change in enumerate(changes):
+        sums[change.kind] += change.sign * change.nbytes
+        samples.append((max(change.time - line.begin, 0) / 1e3, dict(sums)))
+        if sum(sums.values()) > most:
+            peak, most, last = samples[-1], sum(sums.values()), number
+    alive: Counter[Holder | Work] = Counter()
+    for change in changes[: last + 1]:
+        alive[change.holder] += change.sign
+    holders = [h for holder, count in alive.items() for h in _holders(holder, count)]
+    return Memory(samples, peak, sorted(holders, key=lambda h: -h.nbytes), plan, POOL.held())
+
+
+def _holders(holder: Holder | Work, count: int) -> Iterator[Holder]:
+    """Those of `count` that are alike, as one."""
+    if isinstance(holder, Work):
+        for t in holder.temporaries if count else ():
+            yield Holder(t.nbytes, "temporaries", t.what, t.place)
+    elif count:
+        what = f"{holder.what}, {count} times" if count > 1 else holder.what
+        yield holder._replace(nbytes=holder.nbytes * count, what=what)
+
+
+def named_now() -> dict[int, Holder]:
+    """The memory of the modules and optimizers that there are, by the ids of the owners."""
+    objects = gc.get_objects()
+    modules = [x for x in objects if issubclass(type(x), Module) and "_modules" in vars(x)]
+    # Asking for `state` would end what an optimizer has allocated ahead.
+    optimizers = [x for x in objects if issubclass(type(x), Optimizer) and "_slots" in vars(x)]
+    inner = {id(child) for m in modules for child in vars(m)["_modules"].values()}
+    found: dict[int, Holder] = {}
+    names: dict[int, str] = {}
+    for root in modules:
+        if id(root) not in inner:
+            for name, tensor, kind in _tensors(root, type(root).__name__):
+                names.setdefault(id(tensor), name)
+                _add(found, tensor, f"{kind} {name}")
+                _add(found, tensor.grad if tensor.is_leaf else None, f"gradient {name}.grad")
+    for optimizer in optimizers:
+        for parameter, state in (vars(optimizer)["_slots"] or {}).items():
+            name = names.get(id(parameter), "a parameter")
+            for key, value in state.items() if isinstance(state, dict) else ():
+                _add(found, value, f"state {type(optimizer).__name__} {key} of {name}")
+    return found
+
+
+def _tensors(module: Any, path: str) -> Iterator[tuple[str, Tensor, str]]:
+    """The parameters and buffers of a module and those in it: (name, tensor, kind)."""
+    tables = vars(module)
+    for table, kind in (("_parameters", "parameter"), ("_buffers", "buffer")):
+        for name, tensor in tables.get(table, {}).items():
+            if isinstance(tensor, Tensor):
+                yield f"{path}.{name}", tensor, kind
+    for name, child in tables.get("_modules", {}).items():
+        if child is not None:
+            yield from _tensors(child, f"{path}.{name}")
+
+
+def _add(found: dict[int, Holder], tensor: Any, what: str) -> None:
+    """Note the array whose memory a tensor has."""
+    array = tensor._array if isinstance(tensor, Tensor) else None
+    if not isinstance(array, np.ndarray):
+        return
+    owner = owner_of(array)
+    nbytes = array.nbytes if array.base is None else getattr(owner, "nbytes", array.nbytes)
+    found.setdefault(id(owner), Holder(int(nbytes), "named", what))
+
+
+def size(nbytes: int) -> str:
+    """Bytes for people."""
+    return f"{nbytes / 2**20:,.2f} MiB" if nbytes >= 1 << 20 else f"{nbytes / 2**10:,.2f} KiB"
+
+
+def _short(place: str) -> str:
+    file, _, number = place.rpartition(":")
+    return f"{PurePath(file).name}:{number}"
