@@ -257,8 +257,8 @@ def _order(f: Fused, kernels: Kernels, bodies: _Bodies, head: str) -> Iterator[s
             last = _last(made)
             given = ", ".join(f"v{v.id}" for v in last.program.inputs)
             yield from _order(last, kernels, bodies, f"{inner}({given})")
-        kinds = ", ".join(map(repr, item.out_avals))
-        lines.append(f"    {_library(item, bodies)}  # {kinds}{_at(item.where)}")
+        kinds = "  " + ", ".join(map(repr, item.out_avals)) if len(item.outs) < WIDE else ""
+        lines.append(f"    {_library(item, bodies)}  #{(kinds + _at(item.where))[1:]}")
         if item.epilogue is not None:
             lines.append(
                 f"    {kernels.call(item.epilogue)}  # on the tiles of {', '.join(item.outs)}"

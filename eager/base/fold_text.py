@@ -12,6 +12,10 @@ as those of a stack of equal layers do:
 
 A name whose number grows is an element of a family, in the whole text: `v[8]` for v8. Python that
 makes a dictionary of each family runs as before, and so does C where a family is an array.
+
+The shape in a comment at the end may be another in each of a few rounds, as in the updates of the
+parameters of a layer: all stand there, "float32[96, 32] | [96] | [32, 32]"; "[...]" are those of
+the line before.
 """
 
 from __future__ import annotations
@@ -30,10 +34,13 @@ SAVED: Final = 600  # letters that a loop saves, at least; a line counts as some
 GRAM: Final = 8  # equal lines in a row that tell of a longer period
 TRIED: Final = 64  # long periods that are tried
 DEPTH: Final = 3  # of loops in loops
+SHAPES: Final = 12  # rounds with other shapes, at most
 # Text in quotes, trailing comments, and numbers that are no integers hold no number that grows.
 _NO_INTEGER: Final = r"(?<![\w.])(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+)"
 _FIXED: Final = rf"'[^'\n]*'|\"[^\"\n]*\"|  (?:#|//)[^\n]*|{_NO_INTEGER}"
+_SHAPE: Final = re.compile(r"  # \w+(\[[^\]]*\])[^\[\]]*$")  # the only one of a comment
 _TOKEN: Final = re.compile(rf"({_FIXED})|(\d+)")
+_HERE: Final = "\ue002"  # where the shape stands
 _OPEN, _CLOSE = "\ue000", "\ue001"  # around the index of a number that grows
 _GROWS: Final = re.compile(rf"([A-Za-z_]\w*)?{_OPEN}(\d+){_CLOSE}(\w*)")
 _WORD: Final = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
@@ -50,16 +57,20 @@ class Line:
 
     texts: tuple[str, ...]
     numbers: tuple[Number, ...]
+    shapes: tuple[str, ...] = ()  # of its comment, in each round
 
     @staticmethod
     def of(text: str) -> Line:
         texts, numbers, at = [], [], 0
+        shape = _SHAPE.search(text)
+        if shape:
+            text = text[: shape.start(1)] + _HERE + text[shape.end(1) :]
         for found in _TOKEN.finditer(text):
             if found[2] and (found[2] == "0" or found[2][0] != "0"):
                 texts.append(text[at : found.start()])
                 numbers.append((int(found[2]),))
                 at = found.end()
-        return Line((*texts, text[at:]), tuple(numbers))
+        return Line((*texts, text[at:]), tuple(numbers), (shape[1],) if shape else ())
 
     @property
     def length(self) -> int:
@@ -67,8 +78,9 @@ class Line:
 
     @property
     def kind(self) -> object:
-        """Equal for lines that may be rounds of one loop."""
-        return self.texts, tuple([n[1:] for n in self.numbers])
+        """Equal for lines that may be rounds of one loop, if their shapes are."""
+        shapes = self.shapes if len(self.shapes) > 1 else ()
+        return self.texts, tuple([n[1:] for n in self.numbers]), shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,30 +118,43 @@ def fold_text(lines: Sequence[str], *, braces: bool = False) -> Folded:
 
 
 def _fold(lines: Sequence[Line], depth: int) -> list[Line | Loop]:
+    """Loops of equal shapes, and then of others in what is left."""
+    result: list[Line | Loop] = []
+    left: list[Line] = []
+    for each in _once(lines, depth, equal=True):
+        if isinstance(each, Line):
+            left.append(each)
+        else:
+            result += [*_once(left, depth, equal=False), each]
+            left = []
+    return [*result, *_once(left, depth, equal=False)]
+
+
+def _once(lines: Sequence[Line], depth: int, *, equal: bool) -> list[Line | Loop]:
     if depth == DEPTH or len(lines) < ROUNDS:
         return list(lines)
-    saved, period, rounds = _loops(lines)
+    saved, period, rounds = _loops(lines, equal=equal)
     result: list[Line | Loop] = []
     at = 0
     while at < len(lines):
         body: list[Line] = []
         if saved[at] >= SAVED:
-            stop = at + period[at]
-            body = list(map(_grown, lines[at:stop], lines[stop:]))
+            step, stop = int(period[at]), int(at + period[at] * rounds[at])
+            body = [_grown(lines[at + k : stop : step]) for k in range(step)]
         if body and all(map(_can_be_spelled, body)):
             result.append(Loop(int(rounds[at]), tuple(_fold(body, depth + 1))))
-            at += period[at] * rounds[at]
+            at = stop
         else:
             result.append(lines[at])
             at += 1
     return result
 
 
-def _loops(lines: Sequence[Line]) -> tuple[Numbers, Numbers, Numbers]:
+def _loops(lines: Sequence[Line], *, equal: bool) -> tuple[Numbers, Numbers, Numbers]:
     """The loop that saves most, if it begins at a line: (letters saved, period, rounds)."""
     known: dict[object, int] = {}
     kinds = [known.setdefault(line.kind, len(known)) for line in lines]
-    kind = np.array(kinds)
+    kind, shape = np.array(kinds), np.array([hash(line.shapes) for line in lines])
     # A number for each line, of which second differences vanish where those of all its numbers do.
     sums = np.array([_weighted(line) for line in lines], np.uint64)
     length = np.cumsum([0, *(line.length for line in lines)])
@@ -141,10 +166,12 @@ def _loops(lines: Sequence[Line]) -> tuple[Numbers, Numbers, Numbers]:
         first, second, third = (slice(k * period, k * period + end) for k in range(3))
         alike = (kind[first] == kind[second]) & (kind[second] == kind[third])
         alike &= sums[first] + sums[third] == 2 * sums[second]
+        if equal:
+            alike &= (shape[first] == shape[second]) & (shape[second] == shape[third])
         edges = np.flatnonzero(np.diff(np.concatenate([[0], alike, [0]])))
         for start, stop in edges.reshape(-1, 2).tolist():
             at = np.arange(start, stop - period + 1)
-            count = (stop - at) // period + 2
+            count = np.minimum((stop - at) // period + 2, len(lines) if equal else SHAPES)
             gain = (count - 1) * (length[at + period] - length[at])
             at, count, gain = (x[gain > saved[at]] for x in (at, count, gain))
             saved[at], best[at], rounds[at] = gain, period, count
@@ -177,10 +204,13 @@ def _growth(first: Line, second: Line) -> tuple[int, ...]:
     return tuple([b[0] - a[0] for a, b in zip(first.numbers, second.numbers, strict=True)])
 
 
-def _grown(first: Line, second: Line) -> Line:
-    """The line of the first round, with how much its numbers grow."""
-    pairs = zip(first.numbers, _growth(first, second), strict=True)
-    return Line(first.texts, tuple([(*number, by) for number, by in pairs]))
+def _grown(rounds: Sequence[Line]) -> Line:
+    """The line of the first round, with how much its numbers grow, and the shapes of all."""
+    first = rounds[0]
+    pairs = zip(first.numbers, _growth(first, rounds[1]), strict=True)
+    differ = any(line.shapes != first.shapes for line in rounds)
+    shapes = tuple([line.shapes[0] for line in rounds]) if differ else first.shapes
+    return Line(first.texts, tuple([(*number, by) for number, by in pairs]), shapes)
 
 
 # ---------------------------------------------------------------------------- how it is spelled
@@ -212,6 +242,7 @@ class _Printer:
         self.variables = [x for x in "ijlnopqrstuw" if x not in words][:DEPTH]
         self.families = _families(found, words.union(self.variables))
         self.braces = braces
+        self.shapes: tuple[str, ...] = ()  # of the line before
         self.members = [
             (re.compile(rf"(?<![.\w'\"]){before}(\d+){after}(?!\w)"), rf"{name}[\1]")
             for (before, after), name in self.families.items()
@@ -219,7 +250,9 @@ class _Printer:
 
     def show(self, each: Line | Loop, depth: int = 0) -> list[str]:
         if isinstance(each, Line):
-            return [self._line(each)]
+            new = len(each.shapes) < 2 or each.shapes != self.shapes
+            self.shapes = each.shapes
+            return [self._line(each).replace(_HERE, " | ".join(each.shapes) if new else "[...]")]
         inside = [x for part in each.body for x in self.show(part, depth + 1)]
         start = inside[0][: len(inside[0]) - len(inside[0].lstrip())]
         i = self.variables[depth]

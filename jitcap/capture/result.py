@@ -238,12 +238,13 @@ def listing(legend: Iterable[str], entry: str) -> str:
     """An entry to read: a test or an element of a long list in each line, and loops for what
     repeats."""
     tests = (test for line in entry.splitlines() for test in _tests(line))
-    return fold_text([*legend, *(part for test in tests for part in _elements(test))]).text + "\n"
+    parts = [part for test in tests for part in _elements(test)]
+    return fold_text([*legend, "# need(x): MISS unless x holds", *parts]).text + "\n"
 
 
 LONG: Final = 300  # letters of a line whose elements stand below each other
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
-_TEST: Final = re.compile(r"(    if not )\((.*)\)(: return MISS)")
+_TEST: Final = re.compile(r"( +)if not \((.*)\): return MISS")
 
 
 def _elements(line: str) -> list[str]:
@@ -259,17 +260,19 @@ def _tests(line: str) -> list[str]:
     found = _TEST.fullmatch(line)
     if found is None:
         return [line]
-    tests, depth, start = [], 0, 0
+    tests: list[str] = []
+    depth = start = 0
     whole = found[2]
     bare = _QUOTED.sub(lambda text: "_" * len(text[0]), whole)
     for at, sign in enumerate(bare):
         depth += (sign in "([{") - (sign in ")]}")
         if not depth and bare.startswith(" or ", at):
-            return [line]
+            tests, start = [], 0
+            break
         if not depth and bare.startswith(" and ", at):
             tests.append(whole[start:at])
             start = at + 5
-    return [f"{found[1]}({test}){found[3]}" for test in (*tests, whole[start:])]
+    return [f"{found[1]}need({test})" for test in (*tests, whole[start:])]
 
 
 def entry_source(checks: Iterable[str], body: Iterable[str]) -> str:

@@ -67,6 +67,20 @@ def test_names_and_numbers():
     assert line == "    x_y[3*j + 3] = f(x_y[3*j], 19 - j, '5', 0.5, i)  # 7"
 
 
+def test_shapes_of_a_few_rounds_may_differ():
+    shapes = ["[96, 32]", "[96]", "[32, 32]", "[32]"]
+    lines = [f"v{2 * k + j} = update(v{2 * k}, v{40 + k}, {'beta' * 20})  # float32{shape}  x.py:7"
+             for k, shape in enumerate(shapes) for j in (0, 1)]  # fmt: skip
+    beta = "beta" * 20
+    assert fold_text(lines).text.splitlines() == [
+        "for i in range(4):",
+        f"    v[2*i] = update(v[2*i], v[i + 40], {beta})  # float32{' | '.join(shapes)}  x.py:7",
+        f"    v[2*i + 1] = update(v[2*i], v[i + 40], {beta})  # float32[...]  x.py:7",
+    ]
+    many = [f"v{k} = update(v{k}, {beta})  # float32[{k}]" for k in range(1, 40)]
+    assert len(fold_text(many).text.splitlines()) == 4 * 2 - 1  # 12, 12, 12 and 3 rounds
+
+
 def test_what_is_fixed_stays():
     inner = Fixed("def f():\n    v1 = 3")
     lines = [inner, *(f"v{k} = op(v{k - 1})" for k in range(1, 40)), inner]
