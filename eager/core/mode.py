@@ -37,6 +37,7 @@ class _Mode(threading.local):
     enabled = True
     inference: Any = _Inference()
     autocast: Autocast | None = None  # None where no device has it on
+    rows: tuple[int, int] | None = None  # draws are of this part, of so many, of a larger batch
     levels: tuple[Level, ...] = ()  # the mapped functions that run, the innermost last
     behind: Any = None  # the node whose derivative is being taken
     anomaly: Anomaly | None = None  # look at the gradients of every derivative

@@ -17,6 +17,7 @@
     objects         of Python objects
     data_parallel   gradients averaged over the ranks
     sync_batch_norm statistics over the batches of all ranks
+    draws           random draws that do not depend on the number of ranks
     device_mesh     ranks as an array, with a group along each dimension
     elsewhere       names of PyTorch's that are not there, and what to use
     optim           the state of an optimizer spread over the ranks
@@ -59,6 +60,7 @@ from eager.distributed.collectives import send as send
 from eager.distributed.data_parallel import DistributedDataParallel as DistributedDataParallel
 from eager.distributed.device_mesh import DeviceMesh as DeviceMesh
 from eager.distributed.device_mesh import init_device_mesh as init_device_mesh
+from eager.distributed.draws import whole_batch_draws as whole_batch_draws
 from eager.distributed.elsewhere import absent
 from eager.distributed.engine import DistBackendError as DistBackendError
 from eager.distributed.engine import DistError as DistError

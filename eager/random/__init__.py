@@ -176,6 +176,8 @@ def draw(
         return view_as_complex(parts * math.sqrt(0.5) if dist == "normal" else parts)
     if mode.levels:
         return _draw_for_each(dist, shape, dtype, generator, place)
+    if mode.rows is not None and shape:
+        return _draw_rows(dist, shape, dtype, generator, place)
     if place is not CPU:
         return _draw_there(dist, shape, dtype, generator, str(places.resolved(place)))
     source = default_generator if generator is None else _fitting(generator, "cpu")
@@ -215,6 +217,27 @@ def _draw_for_each(
     finally:
         mode.levels = levels
     return wrap(Batched(level, value, differs))
+
+
+def set_rows(rows: tuple[int, int] | None) -> tuple[int, int] | None:
+    """From now on draws are this thread's rows of those for a larger batch: number r, r + n, ...,
+    for `rows` = (r, n). What they were before."""
+    before, mode.rows = mode.rows, rows
+    return before
+
+
+def _draw_rows(
+    dist: str, shape: tuple[int, ...], dtype: DType, generator: Generator | None, place: Any
+) -> Tensor:
+    """Rows of a draw for all of the batch. Compiled code draws no others: an element depends on its
+    index alone."""
+    number, parts = rows = mode.rows or (0, 1)
+    mode.rows = None
+    try:
+        whole = draw(dist, (shape[0], parts, *shape[1:]), dtype, generator, place)
+    finally:
+        mode.rows = rows
+    return whole[:, number]
 
 
 def _draw_there(
@@ -504,7 +527,10 @@ def multinomial(
 
 
 def _key(generator: Generator | None, beside: Tensor) -> Tensor:
-    """Four 32-bit words, where another operand lives."""
+    """Four 32-bit words, where another operand lives. RuntimeError where draws are rows of those
+    for a larger batch, which these words do not number."""
+    if mode.rows is not None:
+        raise RuntimeError("gamma, Poisson and binomial draws cannot be rows of a whole batch's")
     return draw("bits", (4,), dt.int64, generator, beside.device)
 
 

@@ -16,7 +16,7 @@ from types import FunctionType, MethodType
 from typing import Any, Final, TypeVar
 
 _RANKS: Final = (
-    "collectives", "data_parallel", "device_mesh", "fsdp", "functional", "groups",
+    "collectives", "data_parallel", "device_mesh", "draws", "fsdp", "functional", "groups",
     "nn.functional", "objects", "optim", "shards", "state_dict", "subgroups", "sync_batch_norm",
     "work",
 )  # fmt: skip

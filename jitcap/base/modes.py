@@ -1,19 +1,22 @@
 """Beside the stages: what a thread computes under, and no argument says. Its state <-> Modes.
 
-Whether the tape records, in which types ops run (autocast), where new tensors are made. Programs
-change it and set it back (`no_grad`, `with device(...)`): capture runs that on the state itself,
-guards what it was, and leaves what differs in the end as effects.
+Whether the tape records, in which types ops run (autocast), where new tensors are made, which rows
+of a larger batch are drawn. Programs change it and set it back (`no_grad`, `with device(...)`):
+capture runs that on the state itself, guards what it was, and leaves what differs in the end as
+effects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from eager.base.dataclass import dataclass
 from eager.core.tape import Autocast, mode
 from eager.device import default, device
 from jitcap.base.terms import Term, attribute
+
+ANY: Final = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class Modes:
     place: device | None
     current: int  # the number of the device that "cuda" is
     blocks: tuple[device | None, ...]
+    rows: Any  # of draws; ANY for a program that draws nothing
 
     @staticmethod
     def now() -> Modes:
@@ -36,6 +40,7 @@ class Modes:
             default.place,
             default.current,
             tuple(default.before),
+            mode.rows,
         )
 
     def put(self) -> None:
@@ -43,6 +48,7 @@ class Modes:
         mode.enabled, mode.inference, mode.autocast = self.grad, self.inference, self.autocast
         default.place, default.current = self.place, self.current
         default.before[:] = self.blocks
+        mode.rows = self.rows
 
     def tests(self, names: Any) -> Iterator[Term]:
         """Conditions, one of which is true in a thread with other modes. `names` binds objects.
@@ -57,6 +63,9 @@ class Modes:
         yield ("!=", attribute(there, "current"), self.current)
         if self.blocks:
             yield ("!=", attribute(there, "before"), names.bind([*self.blocks]))
+        if self.rows is not ANY:
+            differs = "is not" if self.rows is None else "!="
+            yield (differs, attribute(tape, "rows"), names.bind(self.rows))
 
     def why_not(self) -> str | None:
         """Reason why what was captured under these does not fit the thread; None where it does."""
@@ -73,4 +82,6 @@ class Modes:
             return f"expected cuda:{self.current} as the current device, not cuda:{now.current}"
         if self.blocks and now.blocks != self.blocks:
             return "expected other blocks of default devices around it"
+        if self.rows is not ANY and now.rows != self.rows:
+            return f"expected draws of rows {self.rows}, not {now.rows}"
         return None

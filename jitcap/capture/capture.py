@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, TypeVar
@@ -23,6 +24,7 @@ from jitcap.autodiff.joint import Joint, derive, runs_python
 from jitcap.base.assumed import NOTHING, Assumed
 from jitcap.base.breaks import Again, Break, Place, Record
 from jitcap.base.call_policy import name_of
+from jitcap.base.modes import ANY, Modes
 from jitcap.base.origin import (
     Attribute,
     Computed,
@@ -253,6 +255,14 @@ def search(
     return tuple(found.records.values())
 
 
+def _modes(session: Session) -> Modes:
+    """The modes to guard. Which rows are drawn matters to a program that draws, or goes into a
+    block that says so, or leaves one."""
+    modes = session.modes
+    matters = session.tracer.has_drawn or Modes.now().rows != modes.rows
+    return modes if matters else replace(modes, rows=ANY)
+
+
 def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> Captured:
     """The stages behind the last instruction: what the call leaves, with its guards; autodiff, on
     the tape that was recorded; then all of it as a record."""
@@ -274,7 +284,7 @@ def finish(session: Session, value: Any, shape: tuple[int, tuple[str, ...]]) -> 
         epilogue=end,
         symbols=tuple(session.sizes.origins.values()),
         shape=shape,
-        modes=session.modes,
+        modes=_modes(session),
         joint=joint,
         drawn=tuple(each for each in session.drawn.values() if type(each) is not Told),
         bound_to=session.bound_to,

@@ -304,6 +304,8 @@ def _modes(session: Session, make: ValueEmitter) -> list[Effect]:
         found.append((mode, "inference", repr(now.inference)))
     if now.autocast != before.autocast:
         found.append((mode, "autocast", bind(now.autocast)))
+    if now.rows != before.rows:
+        found.append((mode, "rows", bind(now.rows)))
     if now.place != before.place:
         found.append((default_place, "place", bind(now.place)))
     if now.current != before.current:

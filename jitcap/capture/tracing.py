@@ -112,6 +112,7 @@ class CaptureTracer(Tracer):
         self.constant_arrays: dict[Node, Any] = {}
         self.constant_memory = ConstantMemory()
         self.draws: dict[int, Draws] = {}
+        self.has_drawn = False
         self._values: dict[Node, Any] = {}  # of what was asked for, and of what that is made of
         self._kept: list[Any] = []
         self._bounds: set[Bounds] = set()  # that are checked
@@ -363,6 +364,7 @@ class CaptureTracer(Tracer):
 
     def next_draw(self, generator: Generator) -> tuple[Any, Any]:
         """Seed and ordinal of the next random op, as run-time numbers."""
+        self.has_drawn = True
         if not self.is_outside(generator):
             self.session.log.writing(generator)
             return generator.seed_value, generator.next_ordinal()

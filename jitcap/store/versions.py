@@ -36,7 +36,7 @@ from jitcap.autodiff.joint import Joint
 from jitcap.base.call_policy import name_of
 from jitcap.base.diagnostics import Trail, say
 from jitcap.base.marks import any_static, marks_of
-from jitcap.base.modes import Modes
+from jitcap.base.modes import ANY, Modes
 from jitcap.base.terms import defined_by, names_in
 from jitcap.capture.kinds.modules import builtins_are_replaced
 from jitcap.capture.result import Captured, entry_source, linked
@@ -225,18 +225,24 @@ def _files(captured: Captured, fn: Any, varying: frozenset[str], has_graph: bool
 def _state_data(modes: Modes) -> list[Any]:
     types = None if modes.autocast is None else [d and d.name for d in modes.autocast]
     places = [p and str(p) for p in (modes.place, *modes.blocks)]
-    return [modes.grad, modes.inference, types, modes.current, places]
+    return [modes.grad, modes.inference, types, modes.current, places, modes.rows]
 
 
 def _state(data: Any) -> Modes:
-    grad, inference, types, current, (place, *blocks) = data
+    grad, inference, types, current, (place, *blocks), rows = data
     if any(type(flag) is not bool for flag in (grad, inference)) or type(current) is not int:
         raise Unreadable("no state")
     autocast: Autocast | None = None
     if types is not None:
         cpu, cuda = (None if name is None else dt.by_name(name) for name in types)
         autocast = cpu, cuda
-    return Modes(grad, inference, autocast, _device(place), current, tuple(map(_device, blocks)))
+    if rows is not None and rows != ANY:
+        number, parts = rows
+        if type(number) is not int or type(parts) is not int:
+            raise Unreadable("no rows")
+        rows = number, parts
+    around = tuple(map(_device, blocks))
+    return Modes(grad, inference, autocast, _device(place), current, around, rows)
 
 
 def _device(name: Any) -> device | None:

@@ -42,7 +42,10 @@ def contents(obj: Any, copies: Copies | None = None) -> Any:
         return SimpleNamespace(seed_value=obj.seed_value, ordinal=obj.ordinal)
     if obj is mode:
         return SimpleNamespace(
-            enabled=mode.enabled, inference=mode.inference, autocast=mode.autocast
+            enabled=mode.enabled,
+            inference=mode.inference,
+            autocast=mode.autocast,
+            rows=mode.rows,
         )
     if obj is default_place:
         return SimpleNamespace(place=default_place.place, before=[*default_place.before])

@@ -134,6 +134,7 @@ CLAIMS = {
         "A unit's parameters": RANKS + "sharding tests/eager/distributed/test_sharded_steps.py",
         "`model.state_dict()` has": RANKS + "sharding",
         "Collectives:": RANKS + "three_ranks",
+        "`with dist.whole_batch_draws()": RANKS + "three_ranks",
         "`nn.SyncBatchNorm` normalises": RANKS + "groups_and_meshes",
         "A `DeviceMesh` is": RANKS + "groups_and_meshes",
         "**What goes wrong": RANKS

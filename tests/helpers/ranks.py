@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ranks_compiled
+import ranks_draws
 
 import eager
 import eager.distributed as dist
@@ -496,7 +497,7 @@ def _raises(kind, text, fn, *args, **kwargs):
 
 
 CASES = (reductions, moves, objects, groups, derivatives, data_parallel,
-         interrupted_backward, shared_memory, dropped_handles, unused_parameters, data, under_jit, data_parallel_under_jit, zero_redundancy, *ranks_compiled.CASES, mistakes)  # fmt: skip
+         interrupted_backward, shared_memory, dropped_handles, unused_parameters, data, under_jit, data_parallel_under_jit, zero_redundancy, *ranks_compiled.CASES, *ranks_draws.CASES, mistakes)  # fmt: skip
 
 
 def ends_badly(case, r):

@@ -78,7 +78,7 @@ def form_of(s: Any, args: tuple[Any, ...]) -> Any:
     known: dict[int, int] = {}
     apart = len({*seen}) == len(seen)  # in most calls no two are the same
     same = () if apart else tuple([known.setdefault(x, len(known)) for x in seen])
-    return get_default_dtype(), mode.autocast, same, *parts
+    return get_default_dtype(), mode.autocast, mode.rows, same, *parts
 
 
 def _form(x: Any, seen: list[int]) -> Any:
