@@ -10,6 +10,7 @@ is removed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -19,9 +20,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -32,6 +34,7 @@ _PLACES: Final = (  # variables of launchers: the number of a process, and of ho
     ("PMI_RANK", "PMI_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
 )
+_GRACE: Final = 1.0  # seconds that MPI has to end a job
 _NOTES: Final = "_JITCAP_LAUNCH_NOTES"  # a variable: the folder where they leave notes
 
 
@@ -56,16 +59,23 @@ def main(arguments: Sequence[str]) -> int:
     watched = [sys.executable, "-I", __file__, _WATCHED, *program]  # without our packages
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(prefix="jitcap-launch-") as folder:
-        notes = Path(folder)
+        notes, begun = Path(folder), time.time()
         command = [mpiexec, "-n", str(given.nproc_per_node), *watched]
-        with subprocess.Popen(command, env={**os.environ, _NOTES: folder}) as job:
-            try:
-                status = job.wait()
-            finally:
-                job.terminate()
-                shared = _notes(notes, "shared").values()
-                for file in {file for note in shared for file in note["files"]}:
-                    Path(file).unlink(missing_ok=True)
+        try:
+            with subprocess.Popen(command, env={**os.environ, _NOTES: folder}) as job:
+                threading.Thread(target=_end_stuck, args=(job, notes), daemon=True).start()
+                try:
+                    status = job.wait()
+                finally:
+                    job.terminate()
+        finally:
+            told = _notes(notes, "shared")
+            files = {Path(file) for note in told.values() for file in note["files"]}
+            if len(told) < given.nproc_per_node:  # some ended before they knew of theirs
+                _wait_for_ends(_notes(notes, "rank"))
+                files |= _unused(begun)
+            for file in files:
+                file.unlink(missing_ok=True)
         ranks, ends = _notes(notes, "rank"), _notes(notes, "end")
         first = min(ends, key=lambda process: ends[process]["time"], default=0)
         if status and ends:
@@ -73,6 +83,45 @@ def main(arguments: Sequence[str]) -> int:
             who = "rank {rank} of {ranks}".format_map(ranks[first]) if first in ranks else "one"
             sys.stderr.write(f"{who} (process {first}) {_ended(status)}\n")
     return status if status >= 0 else 128 - status
+
+
+def _end_stuck(job: subprocess.Popen[bytes], notes: Path) -> None:
+    """End a job of which one process has ended badly, where MPI does not: it knows of those alone
+    that have begun to speak to it, and the others wait for all."""
+    while job.returncode is None:
+        time.sleep(_GRACE)
+        ends = _notes(notes, "end").values()
+        if any(time.monotonic() - end["time"] > _GRACE for end in ends):
+            job.terminate()
+
+
+def _wait_for_ends(processes: Iterable[int]) -> None:
+    """Wait a little until processes are gone that were killed."""
+    until = time.monotonic() + _GRACE
+    while any(map(_has_memory, processes)) and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def _has_memory(process: int) -> bool:
+    try:
+        return bool(Path(f"/proc/{process}/cmdline").read_bytes())  # a zombie has none
+    except OSError:
+        return False
+
+
+def _unused(begun: float) -> set[Path]:
+    """Files of memory that MPI shares, made by this user since a time, which no process has open
+    or in its memory."""
+    found = {
+        file
+        for file in Path("/dev/shm").glob("mpich_shm_*")  # noqa: S108
+        if (state := file.stat()).st_uid == os.getuid() and state.st_ctime >= begun
+    }
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            found -= {handle.readlink() for handle in (process / "fd").iterdir()}
+            found -= {Path(file) for file in _shared(process)}
+    return found
 
 
 def _ended(status: int) -> str:
@@ -120,7 +169,11 @@ def _watch(program: Sequence[str]) -> int:
 
 def shared_memory() -> list[str]:
     """Files of this process's memory that MPI shares with others of the machine."""
-    maps = Path("/proc/self/maps")
+    return _shared(Path("/proc/self"))
+
+
+def _shared(process: Path) -> list[str]:
+    maps = process / "maps"
     text = maps.read_text() if maps.exists() else ""
     return sorted(set(re.findall(r"/dev/shm/mpich_shm_\S+", text)))  # noqa: S108
 

@@ -145,7 +145,10 @@ CLAIMS = {
         + "ranks_that_differ",
         "**Under `@jit`**": RANKS + "three_ranks",
         "**Communication beside": "tests/codegen/schedule/test_overlap.py",
-        "A rank that is killed": FAULTS + "a_rank_that_is_killed_in_a_save",
+        "A rank that is killed": FAULTS
+        + "a_rank_that_is_killed_in_a_save "
+        + FAULTS
+        + "a_rank_that_is_killed_while_it_starts",
         "**Checkpoints.**": CHECKPOINT + "three_ranks_and_one",
         "`state` holds tensors": CHECKPOINT
         + "three_ranks_and_one "

@@ -2,6 +2,10 @@
 
 import copy
 import json
+import os
+import re
+import signal
+import time
 from datetime import timedelta
 
 import faults
@@ -24,6 +28,18 @@ def test_a_rank_that_is_killed_in_a_save(tmp_path):
         run = tmp_path / kind / "run"
         assert sorted(p.name for p in run.iterdir()) == ["3", "5"]
         assert (tmp_path / kind / "shared").read_text()  # that it is gone is looked at by `fail`
+
+
+def test_a_rank_that_is_killed_while_it_starts(tmp_path):
+    """MPI does not know of it yet, and the other waits for it."""
+    needs_mpi()
+    process = faults.job(tmp_path, 1)
+    while not faults.alive(tmp_path, "--as-rank"):
+        time.sleep(0.005)
+    os.kill(faults.alive(tmp_path, "--as-rank")[0], signal.SIGKILL)
+    faults.ended(tmp_path, process)
+    assert process.returncode == 137
+    assert re.search(r"rank \d of 2 \(process \d+\) was", (tmp_path / "output").read_text())
 
 
 class Ranks:
