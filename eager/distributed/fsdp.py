@@ -61,14 +61,14 @@ class _Gather(Function):
         ctx.unit, ctx.whole = unit, None
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*rows)
-        whole = unit.spread.gather(rows, unit.policy.param_dtype)
+        whole = unit.gather(rows)
         if unit.frees:
 
             def again(i: int) -> Tensor:
                 saved = ctx.saved_tensors  # an error if they were written since
                 if ctx.whole is None:
                     with no_grad():
-                        ctx.whole = unit.spread.gather(saved, unit.policy.param_dtype)
+                        ctx.whole = unit.gather(saved)
                 return ctx.whole[i]
 
             whole = tuple(remade(w, functools.partial(again, i)) for i, w in enumerate(whole))
@@ -128,6 +128,11 @@ class Unit:
     def state(self) -> list[Any]:
         """Values by which one sees that whole parameters are those that a call would gather."""
         return [is_grad_enabled(), *(p._version for p in self.parameters)]
+
+    def gather(self, rows: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The whole parameters of all ranks' rows."""
+        found = dict(self.spread.gather(rows, self.policy.param_dtype))
+        return tuple([found[i] for i in range(len(rows))])
 
     # --------------------------------------------------------------------------- gradients
     def reduce(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:

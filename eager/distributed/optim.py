@@ -66,9 +66,8 @@ class _Rows:
         """Give each rank the others' rows."""
         pairs = zip(self.own, self.parameters, strict=True)
         rows = [own if p.requires_grad or own.grad is not None else None for own, p in pairs]
-        for p, whole in zip(self.parameters, self.spread.gather(rows), strict=True):
-            if whole is not None:
-                p.copy_(whole)
+        for i, whole in self.spread.gather(rows):
+            self.parameters[i].copy_(whole)
 
 
 def _has(parameter: Tensor) -> bool:

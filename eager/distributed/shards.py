@@ -9,7 +9,7 @@ and all ranks' parts, one behind the other, begin with the tensor itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from eager.autograd import no_grad
@@ -145,27 +145,31 @@ class Spread:
         if shard is not None:
             marked(rows, shard)
 
-    def gather(self, rows: Sequence[Tensor | None], dtype: DType | None = None) -> tuple[Any, ...]:
-        """The whole tensors of all ranks' rows; floating ones as `dtype`, if it is given. What is
-        None, on all ranks, stays so."""
-        whole: list[Any] = [x if x is None else x.detach() for x in rows]
+    def gather(
+        self, rows: Sequence[Tensor | None], dtype: DType | None = None
+    ) -> Iterator[tuple[int, Tensor]]:
+        """The whole tensors of all ranks' rows, with their numbers, as they arrive; floating ones
+        as `dtype`, if it is given. What is None, on all ranks, and what has no shard is left
+        out."""
         ranks = self.group.size()
         for bucket in self.buckets:
-            shards = [(i, self.shards[i]) for i in bucket if rows[i] is not None]
-            spread = [(i, shard) for i, shard in shards if shard is not None]
+            spread, sent = [], []
+            for i in bucket:
+                own, shard = rows[i], self.shards[i]
+                if own is not None and shard is not None:
+                    spread.append((i, shard))
+                    sent.append(_sent(own, shard, dtype))
             if not spread:
                 continue
-            sent = [_sent(whole[i], shard, dtype) for i, shard in spread]
-            own = sent[0] if len(sent) == 1 else cat(sent)
-            out = empty(ranks * own.numel(), dtype=own.dtype, device=own.device)
-            all_gather_into_tensor(out, own, self.group)
+            mine = sent[0] if len(sent) == 1 else cat(sent)
+            out = empty(ranks * mine.numel(), dtype=mine.dtype, device=mine.device)
+            all_gather_into_tensor(out, mine, self.group)
             table, start = out.view(ranks, -1), 0
             for (i, shard), part in zip(spread, sent, strict=True):
                 stop = start + part.numel()
                 padded_shape = (ranks * shard.rows, *shard.shape[1:])
-                whole[i] = table[:, start:stop].reshape(padded_shape)[: shard.shape[0]]
+                yield i, table[:, start:stop].reshape(padded_shape)[: shard.shape[0]]
                 start = stop
-        return tuple(whole)
 
     def reduce(
         self, wholes: Sequence[Tensor | None], dtype: DType | None = None
@@ -207,6 +211,7 @@ class Spread:
 
 
 def _sent(rows: Tensor, shard: Shard, dtype: DType | None) -> Tensor:
+    rows = rows.detach()
     if dtype is not None and rows.is_floating_point():
         rows = rows.to(dtype)
     return padded(rows, shard.rows).reshape(-1)

@@ -11,9 +11,9 @@ import eager
 import eager.distributed as dist
 from eager import nn
 from eager.core.storage import owner_of
-from eager.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from eager.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, Unit, fully_shard
 from eager.distributed.optim import ZeroRedundancyOptimizer
-from eager.distributed.shards import Spread, full_tensor, marked, shard_of
+from eager.distributed.shards import full_tensor, marked, shard_of
 from eager.distributed.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -124,16 +124,16 @@ def memory(r, n):
     """Whole parameters live from a layer's call to its end, and again while its derivative is
     taken."""
     arrays, most = [], []
-    gather = Spread.gather
+    gather = Unit.gather
 
-    def watched(self, rows, dtype=None):
-        found = gather(self, rows, dtype)
+    def watched(self, rows):
+        found = gather(self, rows)
         arrays.extend(weakref.ref(owner_of(w._array)) for w in found)
         most.append(sum(ref() is not None for ref in arrays))
         return found
 
     model = shard_all(nn.Sequential(*(nn.Linear(6, 6) for _ in range(5))))
-    Spread.gather = watched
+    Unit.gather = watched
     try:
         y = model(eager.ones(2, 6))
         assert not any(ref() is not None for ref in arrays) and len(arrays) == 10
@@ -146,7 +146,7 @@ def memory(r, n):
         y.sum().backward()
         assert len(arrays) == 20 and not any(ref() is not None for ref in arrays)
     finally:
-        Spread.gather = gather
+        Unit.gather = gather
     for layer in (*model, kept):
         assert layer.weight.grad.shape == layer.weight.shape == shard_of(layer.weight).sizes
         assert layer.weight.shape[0] <= -(-6 // n) and isinstance(layer, FSDPModule)
