@@ -46,6 +46,7 @@ RUNNING: Final = 5.0  # seconds, and what follows many times as long as op by op
 TIMES: Final = 200
 STAGES: Final = {NAN: "none: the operation itself makes it", DERIVATIVE: "capture"}
 LEVELS: Final = {
+    "eager": "the run op by op: no pass changes what the graph computes",
     "python": "lowering or fusion: the kernels are wrong as Python loops, too",
     "cpp": "a C++ kernel: as Python loops the kernels are right",
     "triton": "a Triton kernel: as Python loops the kernels are right",
@@ -163,7 +164,7 @@ class Fault(Shown):
         for level in dict.fromkeys(("eager", "python", self.backend)):
             found = outcome if level == self.backend else self.outcome(level)
             if found.fault not in ("", INVALID):
-                return found.stage or LEVELS.get(level, "a pass")
+                return found.stage or LEVELS[level]
         return "not found"
 
     def _found(self, backend: str, say: Callable[..., None]) -> Outcome:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from eager.sizes.symint import hint
 from jitcap.graph.graph import CHECK
 from jitcap.reproduce.fault import STAGES, Outcome
 from jitcap.reproduce.inputs import Given, by_rule
@@ -130,5 +131,5 @@ def fewest(items: Sequence[T], shows: Callable[[list[T]], bool]) -> list[T]:
 def _elements(shape: Sequence[int]) -> int:
     count = 1
     for n in shape:
-        count *= int(n)
+        count *= hint(n)
     return count

@@ -14,7 +14,7 @@ import numpy as np
 from eager.base.dataclass import dataclass
 from eager.sizes.substitute import symbols_in
 from jitcap.compile.suspect import Suspect, SuspectCall
-from jitcap.graph.graph import CHECK, Graph, Node
+from jitcap.graph.graph import CHECK, Graph, Node, aval_at, sizes_of
 from jitcap.reproduce.fault import INVALID, Outcome
 from jitcap.reproduce.inputs import as_it_is, by_rule
 from jitcap.reproduce.reduce import Reduction, fewest
@@ -103,7 +103,9 @@ def _candidates(suspect: Suspect) -> Iterator[tuple[Candidate, int]]:
     if any(n.op.ordered for n in graph.nodes):
         raise ValueError("the graph speaks with other processes")
     strides = None if suspect.strides is None else tuple(suspect.strides)
-    given = tuple(map(as_it_is, (n.aval for n in graph.inputs), _values(suspect)))
+    values = _values(suspect)
+    sizes = sizes_of(graph, dict(zip(graph.inputs, values, strict=True)))
+    given = tuple(map(as_it_is, (aval_at(n.aval, sizes) for n in graph.inputs), values))
     own = Candidate(graph, given, suspect.backend, as_it_is, tuple(suspect.writes), strides)
     for candidate in [settled(own), own] if graph.has_symbols else [own]:
         if candidate.graph.has_data_sizes:

@@ -26,6 +26,7 @@ from jitcap.graph.graph import (
     GraphOp,
     Node,
     at_sizes,
+    aval_at,
     aval_of,
     is_definer,
     placeholder,
@@ -60,14 +61,18 @@ class Candidate:
         return tuple(n for n in self.graph.nodes if n.op is not ITEM)
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """The values of symbols that are inputs."""
+        return sizes_of(self.graph, dict(zip(self.graph.inputs, self.values, strict=True)))
+
+    @property
     def values(self) -> list[Any]:
         return [copy_of(g.value) for g in self.given]
 
 
 def refilled(candidate: Candidate, fill: Fill) -> Candidate:
     """The candidate with its inputs filled in another way."""
-    pairs = enumerate(zip(candidate.graph.inputs, candidate.given, strict=True))
-    given = tuple(fill(n.aval, g.value, i) for i, (n, g) in pairs)
+    given = tuple(fill(g.aval, g.value, i) for i, g in enumerate(candidate.given))
     return replace(candidate, given=given, fill=fill)
 
 
@@ -90,8 +95,12 @@ def keeping(candidate: Candidate, kept: Collection[Node]) -> Candidate:
     made: dict[Node, Node] = {n: placeholder(names[n], n.aval) for n in cut}
     inputs = [n for n in graph.inputs if n in read or "symbol" in n.attrs]
     given = [candidate.given[graph.inputs.index(n)] for n in inputs]
-    seed = len(candidate.given)
-    given += [candidate.fill(n.aval, values.get(n), seed + i) for i, n in enumerate(cut)]
+    seed, sizes = len(candidate.given), candidate.sizes
+    avals = [aval_at(n.aval, sizes) for n in cut]
+    given += [
+        candidate.fill(aval, values.get(n), seed + i)
+        for i, (n, aval) in enumerate(zip(cut, avals, strict=True))
+    ]
     for n in nodes:
         made[n] = with_args(n, tuple(made.get(a, a) if isinstance(a, Node) else a for a in n.args))
     smaller = graph.with_(
@@ -141,9 +150,8 @@ def settled(candidate: Candidate) -> Candidate:
     """The graph for the sizes of now, without what finds or asks sizes."""
     graph = candidate.graph
     sizes = {s.name: int(s.hint) for s in symbols_in(_sizes_in(graph))}
-    values = dict(zip(graph.inputs, (g.value for g in candidate.given), strict=True))
     if all(g.value is not None for g in candidate.given):
-        sizes |= sizes_of(graph, values)
+        sizes |= candidate.sizes
         for n, value in graph.steps(candidate.values):
             if is_definer(n):
                 sizes |= sizes_found(n, value if len(n.avals) > 1 else (value,))
@@ -237,7 +245,7 @@ def halved(candidate: Candidate) -> Iterator[Candidate]:
     """The graph with one of its sizes halved, alone or with those that it divides; of the inputs
     the first half, or the last."""
     graph = candidate.graph
-    if any(map(subgraphs, graph.nodes)):
+    if graph.has_symbols or any(map(subgraphs, graph.nodes)):
         return  # a body's own sizes would have to follow
     found = {n for node in graph.everything() for a in node.avals for n in a.shape}
     for size in sorted((n for n in found if n > SMALL), reverse=True):

@@ -440,7 +440,9 @@ class VerifiedCall:
             graph = self.version.graph.with_(outputs=(derivative,))
             yield Suspect(graph, inputs, (), None, "eager", DERIVATIVE)
             return
-        if self.version.joint is not None and self.tangents and first.path.startswith(GRADIENT):
+        joint = self.version.joint
+        alone = joint is not None and not any(n.op.ordered for n in joint.graph.nodes)
+        if alone and self.tangents and first.path.startswith(GRADIENT):
             yield self._backward(inputs)
         yield replace(self.version.compiled, values=inputs)
 

@@ -11,13 +11,15 @@ from planted_faults import operations, run, written
 import eager
 from eager.base import dtype as dt
 from eager.sizes.aval import Aval
-from jitcap import reproduce
+from jitcap import explain, reproduce
 from jitcap.compile.suspect import Suspect
 from jitcap.graph.tracer import trace
 from jitcap.reproduce.fault import Outcome, Shown
 from jitcap.reproduce.inputs import Given, as_it_is, by_rule
 from jitcap.reproduce.reduce import Reduction
+from jitcap.reproduce.search import _candidates
 from jitcap.reproduce.shrink import Candidate, keeping
+from jitcap.reproduce.text import graph_text
 
 NAMES = ["bool", "uint8", "int8", "int64", "float16", "bfloat16", "float32", "complex64"]
 
@@ -102,6 +104,33 @@ def test_what_is_left_computes_what_it_did():
         pairs = zip(less.graph.nodes, number, strict=True)
         values = dict(less.graph.steps(less.values))
         assert all(np.array_equal(values[new], known[old]) for new, old in pairs)
+
+
+def sized(x):
+    y = (x * x.shape[0]).reshape(-1)
+    return y[y > 0.5].exp(), (x + 1).sum(1)
+
+
+def test_sizes_that_vary():
+    """The sizes of now first, then symbols; what finds a size is an input."""
+    (graph,) = explain(sized, backend="eager", dynamic=True)(eager.rand(4, 3)).graphs
+    assert graph.takes_symbols
+    assert graph.has_data_sizes
+    x = eager.rand(4, 3)._array
+    sizes = iter(x.shape)
+    values = [next(sizes) if "symbol" in n.attrs else x for n in graph.inputs]
+    found = [*_candidates(Suspect(graph, values, (), None, "eager"))]
+    part = graph.with_(nodes=graph.nodes[:3], outputs=(graph.nodes[2],))
+    found += _candidates(Suspect(part, None, (), None, "eager"))
+    assert [c.graph.has_symbols for c, _ in found] == [False, False, False, True]
+    for each, _ in found:
+        scope = {}
+        exec(graph_text(each, "wrong"), scope)
+        fault = scope["FAULT"]
+        again = fault._graph()
+        assert [n.op for n in again.nodes] == [n.op for n in each.graph.nodes]
+        for a, b in zip(again.run(fault.inputs()), each.graph.run(each.values), strict=True):
+            assert np.array_equal(a, b)
 
 
 class Dies(Shown):
