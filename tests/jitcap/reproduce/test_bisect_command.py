@@ -135,7 +135,7 @@ def test_a_fault_of_capture(tmp_path, plant, said):
     shows(file, plant, said)
 
 
-@pytest.mark.once
+@pytest.mark.nightly
 def test_a_program_that_is_right(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(PROGRAM.replace("BACKEND", "'eager'"))
