@@ -84,7 +84,8 @@ class Spelled:
         names: dict[str, list[str]] = {}
         for name, text in self.texts.items():
             names.setdefault(text.text, []).append(name)
-        functions = (text.replace("{name}", first) for text, (first, *_) in names.items())
+        called = names_of(self.fused, self.texts)
+        functions = (text.replace("{name}", called[text]) for text in names)
         equal = (f"// equal: {' '.join(each)}" for each in names.values() if len(each) > 1)
         return "\n\n".join(['#include "jitcap_kernel.h"', *functions, "\n".join(equal)]).rstrip()
 
@@ -177,6 +178,19 @@ Functions = list[tuple[str, KernelText]]
 NAMED: Final = 4  # of the ops that a kernel fuses, in the name of its function
 
 
+def names_of(fused: Fused, texts: Mapping[str, KernelText]) -> dict[str, str]:
+    """The names of functions by their texts: the number of the first kernel that one is, and what
+    other profilers show."""
+    kernels = {kernel.name: kernel for kernel in fused.kernels()}
+    steps = (item for item in fused.items if isinstance(item, Library))
+    kernels |= {step.epilogue.name: step.epilogue for step in steps if step.epilogue is not None}
+    names: dict[str, str] = {}
+    for name, text in texts.items():
+        if name in kernels:
+            names.setdefault(text.text, f"{name}{_fused(kernels[name])}")
+    return names
+
+
 def _fused(kernel: Kernel) -> str:
     """Its first ops as the end of a name in C++: "_exp_mul_sum"."""
     words = kernel.note.partition(" -> ")[0].split()
@@ -202,8 +216,7 @@ class _Emission:
     def lines(self, batched: Batched, places: Addresses) -> list[str]:
         """The calls of a program, or of a body."""
         calls: list[str] = places.sizes()
-        for name, text in batched.known.items():
-            self.names.setdefault(text.text, name)
+        self.names = names_of(batched.fused, batched.known) | self.names
         self.rooms |= places.has_scratch()
         left = batched.fused.failing()
         done = exchanged = 0
@@ -243,10 +256,10 @@ class _Emission:
         return self.clocks.around(batch, lines, places.fused.buffers, code)
 
     def function(self, kernel: Kernel, text: KernelText) -> str:
-        """The name of a kernel's function: its number, and what other profilers show."""
+        """The name of a kernel's function."""
         body = text.text
         if body not in self.functions:
-            name = f"{self.names[body]}{_fused(kernel)}"
+            name = self.names[body]
             self.functions[body] = name, text
             whole = body.replace("{name}", name)
             self.kernels.append(artifact.Kernel(name, whole, (kernel.note, kernel.where)))

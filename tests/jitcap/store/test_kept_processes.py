@@ -35,7 +35,7 @@ try:
 except IndexError as error:
     print(error)
 (made,) = fn._entries.compiled.values()
-print(made.graph is None, "build" in made.trail.seconds)
+print(made.graph is None, "compiler" in made.trail.seconds)
 print("#include" in explain(step)(x, w, eager.tensor([0, 2])).stages["source"])
 """
 

@@ -219,7 +219,7 @@ for n in map(int, sizes):
                 np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), 2e-4, 2e-5)
 for name, (compiled, _) in pairs.items():
     made = [*compiled._entries.compiled.values()]
-    built = sum("build" in m.trail.seconds for m in made)
+    built = sum("compiler" in m.trail.seconds for m in made)
     recalled = sum(m.graph is None for m in made)
     print(name, compiled.stats.compiles, recalled, built, compiled.stats.fallbacks)
 print("sympy" in sys.modules)
