@@ -2,7 +2,8 @@
 code alone: python -m benchmarks.profiling
 
     wall       microseconds of a step inside the profile, by a clock of its own around the steps
-    rows       the sum of all rows but that of the Python outside, and its share of the wall time
+    rows       the sum of all rows, and its share of the wall time; of it the Python outside, which
+               has the loop, and the clocks themselves
     cost       processor time of a step inside a profile, over that of one outside: the median of
                pairs
     object     the machine code that calls run, before the profile and behind it: the same bytes
@@ -67,13 +68,15 @@ def measure(workload: workloads.Workload, pairs: int) -> bool:
             for _ in range(count):
                 call()
             wall = 1e6 * (time.perf_counter() - start)
-    rows = sum(row.us for row in p.rows() if row.name != OUTSIDE.name)
+    rows = sum(row.us for row in p.rows())
+    outside = sum(row.us for row in p.rows() if row.name == OUTSIDE.name)
     missing = abs(wall - rows) / count
     same = objects() == before
     good = same and (missing <= 1 or missing <= 0.05 * wall / count)
     print(
         f"{workload.name:10} {wall / count:12,.1f} us, rows {rows / count:12,.1f} us "
-        f"({rows / wall:.1%}), cost {cost(call, count, pairs):.3f}, "
+        f"({rows / wall:.1%}, outside {outside / count:.1f} us), "
+        f"cost {cost(call, count, pairs):.3f}, "
         f"{len(before)} objects {'the same' if same else 'CHANGED'}{'' if good else '   FAILED'}",
         flush=True,
     )

@@ -8,6 +8,7 @@ again, at the first call in the profile that it fits.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -27,14 +28,16 @@ from jitcap.guards.tensor_guard import TensorLike
 
 OP_BY_OP: Final = Work("graphs that run op by op: what is no op", "launch")
 _plain: Final = Jitted.__call__, Trail.stage
+# Captures instead of versions from disk: one for each, whatever guards say of it afterwards.
+_again: Final[weakref.WeakKeyDictionary[Entries, int]] = weakref.WeakKeyDictionary()
 _plain_graph: Final = graph.Graph.run, graph.evaluate
 
 
 @passed_over
 def _called(self: Jitted, /, *args: Any, **kwargs: Any) -> Any:
     entries = self._entries
-    kept = any(made.graph is None for made in tuple(entries.compiled.values()))
-    if kept and STANCE.get() == "default":
+    kept = sum(made.graph is None for made in tuple(entries.compiled.values()))
+    if kept > _again.get(entries, 0) and STANCE.get() == "default":
         start = now()
         _capture_again(entries, args, kwargs)
         recorder.own(start)
@@ -53,6 +56,7 @@ def _capture_again(entries: Entries, args: tuple[Any, ...], kwargs: dict[str, An
     if any(misfit(version, args, kwargs) == 0 for version in known):
         return
     if any(_may_fit(version, args, kwargs) for version in kept):
+        _again[entries] = _again.get(entries, 0) + 1
         capture_again(entries, args, kwargs)
 
 
