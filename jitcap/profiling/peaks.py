@@ -19,6 +19,7 @@ import eager
 from codegen.runtime import cache
 from codegen.targets.cpp.runtime import build
 from eager.base import threads
+from eager.base.config import config
 from eager.base.dataclass import dataclass
 from eager.base.locks import rlock
 from eager.base.recorder import Options, Work, recorder
@@ -119,7 +120,7 @@ def measure(
 
     compiled = functools.partial(jit, backend="cpp", dynamic=False)
     fastest = functools.partial(_fastest, seconds, options or Options())
-    with eager.no_grad(), stance("default"):
+    with eager.no_grad(), stance("default"), config(debug=0):
         copied, copies = compiled(copy), {}
         for count in counts:
             least, part = fastest(copied, eager.zeros(count), eager.ones(count))

@@ -155,7 +155,7 @@ def _of_kernel(kernel: Kernel, buffers: Buffers, at: At) -> Work:
                 size = min(count, at(buffers[name].size))
                 key = buffers[name].home, written
                 touched[key] = max(touched.get(key, 0), size * buffers[name].dtype.itemsize)
-    ops = kernel.note.partition(" -> ")[0] or kernel.note
+    ops = kernel.note.partition(" -> ")[0] or "copy"
     largest = max((at(buffers[n].size) for n in kernel.writes() if n in buffers), default=0)
     return Work(
         ops, "kernel", f"{rows:,} rows, {largest:,} written" if rows != largest else f"{rows:,}",
