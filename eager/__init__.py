@@ -77,6 +77,7 @@ from eager.base.threads import get_num_threads as get_num_threads
 from eager.base.threads import set_num_threads as set_num_threads
 from eager.construct import buffers as buffers
 from eager.construct import interop as interop
+from eager.construct import shared_memory as shared_memory
 from eager.construct import typed_constructors as legacy
 from eager.construct.typed_constructors import set_default_tensor_type as set_default_tensor_type
 from eager.control_flow.cond import cond as cond

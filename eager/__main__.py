@@ -7,10 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from eager.base.run_script import run_script
+from eager.base.run_script import run_module, run_script
 from eager.programs import missing, names, stand_in
 
 USAGE: Final = """usage: python -m eager script.py [arguments]    run a PyTorch program
+       python -m eager -m module [arguments]    run a module of one
        python -m eager names torch [--missing]    which of PyTorch's names there are, and why not
 """
 
@@ -26,10 +27,15 @@ def main(arguments: Sequence[str]) -> int:
             return 2
         sys.stdout.write(names.report(every="--missing" in arguments))
         return 0
-    missing.report_at_exit(arguments[0])
+    as_module = arguments[0] == "-m"
+    name, *rest = arguments[as_module:] or [""]
+    if not name:
+        sys.stderr.write(USAGE)
+        return 2
     stand_in.install()
+    missing.report_at_exit()
     try:
-        run_script(arguments[0], arguments[1:])
+        (run_module if as_module else run_script)(name, rest)
     except Exception as error:
         missing.note_error(error)
         raise

@@ -20,6 +20,8 @@ from eager.core.batched import Batched
 from eager.core.dispatch import variable
 from eager.core.tape import differentiable, full
 from eager.core.tensor import Tensor, bare, wrap
+from eager.nn.modules.batchnorm import _BatchNorm
+from eager.nn.modules.module import Module
 from eager.nn.utils.stateless import functional_call as functional_call
 from eager.ops.move import stack
 
@@ -402,3 +404,13 @@ def stack_module_state(models: Any) -> tuple[dict[str, Tensor], dict[str, Tensor
 
 def _stacked_by_name(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     return {name: stack([s[name] for s in states]) for name in states[0]}
+
+
+def replace_all_batch_norm_modules_(root: Module) -> Module:
+    """`root`, in which no batch normalisation keeps running statistics any more: it uses those of
+    the batch, and can be vmapped."""
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.track_running_stats = False
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+    return root

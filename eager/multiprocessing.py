@@ -1,7 +1,7 @@
 """At the edge: `eager.multiprocessing`, Python's `multiprocessing` and PyTorch's `spawn`.
 
-A tensor that is sent to a process is a copy. What was moved by `Tensor.share_memory_()` before a
-process was forked is shared with it.
+A tensor that is sent to a process is a copy, unless it was moved by `Tensor.share_memory_()`: that
+is shared with processes that are sent it, and with those that are forked later.
 """
 
 from __future__ import annotations
@@ -9,7 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from multiprocessing import *  # noqa: F403 - every name of Python's module
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, Final
+
+_STRATEGIES: Final = ("file_descriptor", "file_system")
+_chosen = [_STRATEGIES[0]]
+
+
+def get_all_sharing_strategies() -> set[str]:
+    return {*_STRATEGIES}
+
+
+def get_sharing_strategy() -> str:
+    return _chosen[0]
+
+
+def set_sharing_strategy(new_strategy: str) -> None:
+    """Choose how PyTorch would share memory. What is shared here is a file without a name, with
+    either: it takes one descriptor for a tensor. AssertionError for another strategy."""
+    if new_strategy not in _STRATEGIES:
+        raise AssertionError(f"there are the strategies {_STRATEGIES}, got {new_strategy!r}")
+    _chosen[0] = new_strategy
 
 
 class SpawnContext:

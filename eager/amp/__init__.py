@@ -76,6 +76,11 @@ class autocast:
         return inside
 
 
+def is_autocast_available(device_type: str) -> bool:
+    """True for the devices that `autocast` knows."""
+    return device_type in ("cpu", "cuda")
+
+
 def custom_fwd(
     fwd: Any = None, *, device_type: str, cast_inputs: DType | None = None
 ) -> Callable[..., Any]:

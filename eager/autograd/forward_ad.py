@@ -45,9 +45,9 @@ class dual_level:
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
-    """The values of `tensor`, with a tangent of its shape and dtype. RuntimeError outside a
-    `dual_level`, where nothing is recorded, and for a tangent that does not fit; ValueError for
-    ints."""
+    """The values of `tensor`, with a tangent of its shape, which is used in its dtype. RuntimeError
+    outside a `dual_level`, where nothing is recorded, and for a tangent that does not fit;
+    ValueError for ints."""
     if _level.duals is None or level not in (None, 0):
         raise RuntimeError(
             "Trying to create a dual Tensor for forward AD but no level exists, make sure to "
@@ -58,7 +58,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     for name, x in (("primal", tensor), ("tangent", tangent)):
         if not (x.dtype.is_floating_point or x.dtype.is_complex):
             raise ValueError(f"Expected {name} to be floating point or complex, got: {x.dtype}")
-    if tensor.shape != tangent.shape or tensor.dtype is not tangent.dtype:
+    real = tensor.dtype.is_floating_point
+    if tensor.shape != tangent.shape or real is not tangent.dtype.is_floating_point:
         raise RuntimeError(
             f"make_dual: a tangent of {tangent.dtype} {list(tangent.shape)} for a primal of "
             f"{tensor.dtype} {list(tensor.shape)}"
@@ -80,8 +81,8 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
         ins = [dual for dual, _ in _level.duals]
         swept = grad(tensor, ins, back, create_graph=True, allow_unused=True)
         reached = [
-            (product, tangent)
-            for product, (_, tangent) in zip(swept, _level.duals, strict=True)
+            (product, tangent.to(dual.dtype))
+            for product, (dual, tangent) in zip(swept, _level.duals, strict=True)
             if product is not None
         ]
         if not reached:

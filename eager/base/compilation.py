@@ -14,7 +14,7 @@ from eager.base import plugins
 from eager.base.compat_warnings import warn_once
 
 # PyTorch's names of backends, as those of `jitcap.jit`.
-_BACKENDS: Final[dict[str, str | None]] = {
+BACKENDS: Final[dict[str, str | None]] = {
     "inductor": None, "eager": "eager", "aot_eager": "eager",
     "cpp": "cpp", "triton": "triton", "python": "python",
 }  # fmt: skip
@@ -38,10 +38,10 @@ def compile(
     if not isinstance(backend, str):
         raise NotImplementedError(
             "eager.compile: a backend that is a function would get PyTorch's FX graphs; there are "
-            f"{', '.join(map(repr, _BACKENDS))}"
+            f"{', '.join(map(repr, BACKENDS))}"
         )
-    if backend not in _BACKENDS:
-        raise ValueError(f"eager.compile: unknown backend {backend!r}; there are {[*_BACKENDS]}")
+    if backend not in BACKENDS:
+        raise ValueError(f"eager.compile: unknown backend {backend!r}; there are {[*BACKENDS]}")
     if mode is not None and options:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified.")
     if mode not in (None, "default", *_MODES):
@@ -52,5 +52,5 @@ def compile(
     if disable:
         return model if model is not None else lambda each: each
     jit = plugins.provider("eager.compiler")
-    jit = functools.partial(jit, fullgraph=fullgraph, dynamic=dynamic, backend=_BACKENDS[backend])
+    jit = functools.partial(jit, fullgraph=fullgraph, dynamic=dynamic, backend=BACKENDS[backend])
     return jit(model) if model is not None else jit

@@ -12,6 +12,7 @@ This is the only place where a lower package of ours reaches a higher one.
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any, Final
 
 # What each group is for, and the package that provides it.
@@ -45,3 +46,9 @@ def provider(group: str) -> Any:
         raise RuntimeError(f"{what}: several packages provide {group!r}: {', '.join(found)}")
     (point,) = found.values()
     return point.load()
+
+
+def compiler(name: str) -> Any:
+    """What the package that provides the compiler calls `name`."""
+    package = provider("eager.compiler").__module__.partition(".")[0]
+    return getattr(sys.modules[package], name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import operator
 from typing import Any
 
@@ -13,7 +12,7 @@ from eager.base.compat_warnings import warn
 from eager.base.dtype import DType
 from eager.construct.interop import numpy
 from eager.core.registry import public
-from eager.core.storage import TypedStorage, UntypedStorage, memory_of, owner_of
+from eager.core.storage import TypedStorage, UntypedStorage, memory_of
 from eager.core.tensor import Tensor, wrap
 from eager.core.traced import Traced, UnknownValue
 from eager.ops.conversion import known
@@ -62,32 +61,6 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
 def storage(self: Tensor) -> TypedStorage:
     """The memory that this tensor and its views share, as elements of its dtype."""
     return TypedStorage(wrap_storage=untyped_storage(self), dtype=self.dtype)
-
-
-@public(namespace=False)
-def share_memory_(self: Tensor) -> Tensor:
-    """Move the tensor, its values included, to memory that processes forked later share: a write
-    of one is seen by all. Views that were made before keep the old memory. Nothing is done for a
-    tensor that lies there already, or on a device.
-
-    Raises RuntimeError for a view: share its base. Pickled tensors are copies."""
-    if self._view is not None:
-        raise RuntimeError("share_memory_: this tensor is a view; share the memory of its base")
-    if self.is_cpu and not is_shared(self):
-        array = numpy(self, force=True)
-        shared = np.frombuffer(mmap.mmap(-1, max(array.nbytes, 1)), array.dtype, array.size)
-        shared.reshape(array.shape)[...] = array
-        self.data = wrap(shared.reshape(array.shape), self._storage.apart())
-    return self
-
-
-@public(namespace=False)
-def is_shared(self: Tensor) -> bool:
-    """True if forked processes write the same memory (`share_memory_`), and always on a device."""
-    if not self.is_cpu:
-        return True
-    memory = owner_of(numpy(self, force=True)).base
-    return isinstance(getattr(memory, "obj", memory), mmap.mmap)
 
 
 @public(namespace=False)

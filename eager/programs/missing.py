@@ -44,14 +44,14 @@ def note_error(error: BaseException) -> None:
         note(str(error).partition("\n")[0], _line_of(error))
 
 
-def report_at_exit(script: str) -> None:
+def report_at_exit() -> None:
     """Print the list when the program has ended, whichever way."""
     misspelled.observers.append(lambda module, name: note(f"{module}.{name}"))
     stub_modules.observers.append(note)
     before = set(sys.modules)
 
     def report() -> None:
-        for path in _files(script, before):
+        for path in _files(before):
             for name, line in in_text(path):
                 note(name, f"{path}:{line}")
         if _asked:
@@ -61,10 +61,11 @@ def report_at_exit(script: str) -> None:
     atexit.register(report)
 
 
-def _files(script: str, before: set[str]) -> Iterator[Path]:
+def _files(before: set[str]) -> Iterator[Path]:
     """The program, and the modules that it imported from its own folder."""
-    yield Path(script)
-    folder = Path(script).resolve().parent
+    script = Path(sys.modules["__main__"].__file__ or "")
+    yield script
+    folder = script.resolve().parent
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
         if name not in before and name != "__main__" and isinstance(path, str):

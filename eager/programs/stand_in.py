@@ -1,22 +1,26 @@
 """At the edge: this library under PyTorch's name. `import torch.x` -> the module `eager.x`.
 
 Both names are one module, so a class is one class whichever name a program, or a package that it
-uses, takes. PyTorch itself is never imported, installed or not.
+uses, takes. PyTorch itself is never imported, installed or not. Processes that the program starts
+by `multiprocessing` have the names, too, whichever way they are started.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from multiprocessing import spawn
 from types import ModuleType
 from typing import Any, Final
 
 import eager
-from eager.programs import missing
+from eager.programs import compiler_internals, missing
 
 API: Final = "2.13.0"  # of PyTorch: programs ask for the version, to know which names there are
+PACKAGES: Final = {"torch": "eager", "functorch": "eager.programs.functorch"}  # its name -> ours
 
 
 def install() -> None:
@@ -26,15 +30,31 @@ def install() -> None:
     for name, module in list(sys.modules.items()):  # with those that are no files
         if name.partition(".")[0] == "eager":
             sys.modules["torch" + name.removeprefix("eager")] = module
+    compiler_internals.install()
+    if spawn.get_command_line is not _command_line:
+        spawn.get_command_line = _command_line
+        multiprocessing.set_forkserver_preload(["eager.programs.preloaded"])
+
+
+_plain_command_line = spawn.get_command_line
+
+
+def _command_line(**parts: Any) -> list[str]:
+    """The command of a process that `multiprocessing` starts afresh: the names come first."""
+    command = _plain_command_line(**parts)
+    code = command.index("-c") + 1
+    command[code] = f"import eager.programs.preloaded; {command[code]}"
+    return command
 
 
 class _Finder(MetaPathFinder):
-    """Among the finders of `sys.meta_path`: all names below `torch`."""
+    """Among the finders of `sys.meta_path`: all names of PyTorch's packages."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if not name.startswith("torch."):
+        package, dot, rest = name.partition(".")
+        if package not in PACKAGES:
             return None
-        ours = "eager" + name.removeprefix("torch")
+        ours = PACKAGES[package] + dot + rest
         try:
             module = import_module(ours)
         except ModuleNotFoundError as error:

@@ -157,3 +157,12 @@ def test_import_paths():
     from eager.autograd.function import Function
 
     assert Function is eager.autograd.Function
+
+
+def test_batch_normalisation_that_keeps_nothing():
+    net = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 1))
+    assert eager.func.replace_all_batch_norm_modules_(net) is net
+    assert [*net.state_dict()] == ["0.weight", "0.bias", "1.weight", "1.bias"]
+    rows = eager.randn(3, 4, 2)
+    each = eager.vmap(net)(rows)
+    assert np.allclose(each[1].detach().numpy(), net(rows[1]).detach().numpy(), atol=1e-6)

@@ -27,6 +27,33 @@ def test_no_program_learns_that_it_is_compiled():
         eager.compiler.disable(len, recursive=False)
 
 
+def test_what_programs_say_to_a_compiler():
+    step = jit(lambda x: x + 1, backend="eager")
+    with eager.compiler.set_stance("force_eager"):
+        step(eager.ones(2))
+    assert step.stats.compiles == 0
+    inside = eager.compiler.set_stance("force_eager")(step)
+    inside(eager.ones(2))
+    assert step.stats.compiles == 0
+    step(eager.ones(2))
+    assert step.stats.compiles == 1
+    eager.compiler.reset()
+    assert step.stats.compiles == 0
+    with pytest.raises(ValueError, match="stance"):
+        eager.compiler.set_stance("no_such")
+    assert "inductor" in eager.compiler.list_backends()
+    compiler = eager.compiler
+    for mark in (
+        compiler.allow_in_graph, compiler.assume_constant_result, compiler.nested_compile_region,
+    ):  # fmt: skip
+        assert mark(len) is len
+    multiprocessing.set_sharing_strategy("file_system")
+    assert multiprocessing.get_sharing_strategy() == "file_system"
+    with pytest.raises(AssertionError, match="no_such"):
+        multiprocessing.set_sharing_strategy("no_such")
+    assert eager.amp.is_autocast_available("cpu")
+
+
 def test_names_of_several_processes_stand_in_signatures():
     def mean(x, op=distributed.ReduceOp.SUM, group: distributed.ProcessGroup | None = None):
         if distributed.is_initialized():

@@ -39,12 +39,26 @@ class RemovableHandle(gradient_hooks.RemovableHandle):
 def add_hook(
     hooks: dict[int, Any], hook: Callable[..., Any], prepend: bool, with_kwargs: Any
 ) -> RemovableHandle:
+    return _add(hooks, (hook, with_kwargs), prepend)
+
+
+def _add(hooks: dict[int, Any], entry: Any, prepend: bool) -> RemovableHandle:
     handle = RemovableHandle(hooks)
     entries = list(hooks.items())
-    entries.insert(0 if prepend else len(entries), (handle.id, (hook, with_kwargs)))
+    entries.insert(0 if prepend else len(entries), (handle.id, entry))
     hooks.clear()
     hooks.update(entries)
     return handle
+
+
+def _entry(hook: Callable[..., Any], kind: Any) -> Any:
+    """What a module's table has for a hook: itself, as programs that read the table expect, if it
+    is called in the plain way."""
+    return (hook, kind) if kind else hook
+
+
+def _pair(entry: Any) -> tuple[Any, Any]:
+    return entry if type(entry) is tuple else (entry, False)
 
 
 class _Watch(Function):
@@ -66,8 +80,9 @@ class BackwardHooks:
 
     def __init__(self, module: Any, hooks: Mapping[int, Any]) -> None:
         self.module = module
-        self.hooks = [hook for hook, kind in hooks.values() if kind is BACKWARD]
-        self.before = [hook for hook, kind in hooks.values() if kind is BACKWARD_PRE]
+        pairs = [_pair(entry) for entry in hooks.values()]
+        self.hooks = [hook for hook, kind in pairs if kind is BACKWARD]
+        self.before = [hook for hook, kind in pairs if kind is BACKWARD_PRE]
         self.arguments = 0
         self.places: list[int] = []  # which of the arguments are watched
         self.grad_output: Any = ()
@@ -142,7 +157,7 @@ class _EveryModule:
 
     def add(self, hooks: dict[int, Any], hook: Any, kind: Any) -> RemovableHandle:
         handle = _GlobalHandle(hooks)
-        hooks[handle.id] = hook, kind
+        hooks[handle.id] = _entry(hook, kind)
         self.choose_call()
         return handle
 
@@ -171,7 +186,8 @@ class _Call:
     def run(self, after: Mapping[int, Any]) -> Any:
         module = self.module
         before = {**EVERY_MODULE.forward_pre, **module._forward_pre_hooks}
-        for hook, with_kwargs in before.values():
+        for entry in before.values():
+            hook, with_kwargs = _pair(entry)
             if with_kwargs:
                 changed = hook(module, self.args, self.kwargs)
                 if changed is not None:
@@ -183,7 +199,8 @@ class _Call:
         backward = BackwardHooks(module, after)
         self.args = backward.enter(self.args)
         self.result = module.forward(*self.args, **self.kwargs)
-        for key, (hook, kind) in after.items():
+        for key, entry in after.items():
+            hook, kind = _pair(entry)
             if kind not in (BACKWARD, BACKWARD_PRE):
                 self.called.add(key)
                 self.tell(hook, kind)
@@ -199,7 +216,8 @@ class _Call:
 
     def run_rest(self, after: Mapping[int, Any]) -> None:
         """Something raised: the hooks that are always called and were not."""
-        for key, (hook, kind) in after.items():
+        for key, entry in after.items():
+            hook, kind = _pair(entry)
             if kind in (ALWAYS, ALWAYS_WITH_KWARGS) and key not in self.called:
                 try:
                     self.tell(hook, kind)
@@ -225,7 +243,7 @@ class Hooked:
     def _call_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
         after = {**EVERY_MODULE.forward, **self._forward_hooks}
         call = _Call(self, args, kwargs)
-        if not any(kind in (ALWAYS, ALWAYS_WITH_KWARGS) for _, kind in after.values()):
+        if not any(_pair(x)[1] in (ALWAYS, ALWAYS_WITH_KWARGS) for x in after.values()):
             return call.run(after)
         try:
             return call.run(after)
@@ -237,7 +255,7 @@ class Hooked:
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
         """`hook(module, args)` runs before `forward` and may return other arguments."""
-        return add_hook(self._forward_pre_hooks, hook, prepend, with_kwargs)
+        return _add(self._forward_pre_hooks, _entry(hook, with_kwargs), prepend)
 
     def register_forward_hook(
         self,
@@ -250,14 +268,14 @@ class Hooked:
         """`hook(module, args, output)` runs after `forward` and may return another output;
         `always_call`: also when something raises, with what there is of the output (or None)."""
         kind = _kind(with_kwargs, always_call)
-        return add_hook(self._forward_hooks, hook, prepend, kind)
+        return _add(self._forward_hooks, _entry(hook, kind), prepend)
 
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """`hook(module, grad_input, grad_output)` runs when the gradients of the arguments are
         there, and may return others."""
-        return add_hook(self._forward_hooks, hook, prepend, BACKWARD)
+        return _add(self._forward_hooks, (hook, BACKWARD), prepend)
 
     register_backward_hook = register_full_backward_hook  # its older form
 
@@ -266,7 +284,7 @@ class Hooked:
     ) -> RemovableHandle:
         """`hook(module, grad_output)` runs before the gradient goes through the module, and may
         return another."""
-        return add_hook(self._forward_hooks, hook, prepend, BACKWARD_PRE)
+        return _add(self._forward_hooks, (hook, BACKWARD_PRE), prepend)
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:

@@ -316,7 +316,7 @@ def global_unstructured(
 
 def _registered(module: Module, name: str) -> tuple[int, Any] | None:
     """The hook that prunes `name`, with its number."""
-    for key, (hook, _) in module._forward_pre_hooks.items():
+    for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
             return key, hook
     return None
@@ -339,5 +339,5 @@ def is_pruned(module: Module) -> bool:
     return any(
         isinstance(hook, BasePruningMethod)
         for m in module.modules()
-        for hook, _ in m._forward_pre_hooks.values()
+        for hook in m._forward_pre_hooks.values()
     )

@@ -125,6 +125,11 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     return unpad_sequence(out, lengths, batch_first=True)
 
 
+def invert_permutation(permutation: Tensor | None) -> Tensor | None:
+    """The permutation (n,) that undoes another; None of None."""
+    return None if permutation is None else permutation.argsort()
+
+
 def pad_sequence(
     sequences: Sequence[Tensor],
     batch_first: bool = False,

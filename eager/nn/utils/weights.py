@@ -34,7 +34,7 @@ class _Computed:
         setattr(module, self.name, self.weight(module))
 
     def install(self, module: Module) -> None:
-        for hook, _ in module._forward_pre_hooks.values():
+        for hook in module._forward_pre_hooks.values():
             if type(hook) is type(self) and hook.name == self.name:
                 raise RuntimeError(
                     f"Cannot register two {self.kind} hooks on the same parameter {self.name}"
@@ -44,7 +44,7 @@ class _Computed:
 
 def _remove(module: T, kind: type[_Computed], name: str, parts: tuple[str, ...]) -> T:
     """The weight as it is now becomes a parameter again."""
-    for key, (hook, _) in module._forward_pre_hooks.items():
+    for key, hook in module._forward_pre_hooks.items():
         if type(hook) is kind and hook.name == name:
             with no_grad():
                 value = hook.weight(module).detach().clone()

@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 import pickle
 import select
-import tempfile
 import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+from eager.base.nameless_file import nameless_file
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -125,7 +126,7 @@ class Channel:
         """Put the parts one after the other into a file that is free; its number."""
         if not self._free:
             self._free.append(len(self._ours))
-            self._ours.append(_new_file())
+            self._ours.append(nameless_file())
         file, at = self._ours[self._free[-1]], 0
         try:
             for part in parts:
@@ -142,14 +143,6 @@ class Channel:
                 "workers or a smaller prefetch_factor need less",
             ) from error
         return self._free.pop()
-
-
-def _new_file() -> int:
-    """A file in memory, which no folder has."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("batches")
-    with tempfile.TemporaryFile(buffering=0) as file:
-        return os.dup(file.fileno())
 
 
 def _read(file: int, sizes: Sequence[int]) -> list[Any]:

@@ -25,7 +25,7 @@ from eager.utils.tensorboard.event_file import masked_crc32c as masked_crc32c
 
 # --------------------------------------------------------------------------------- values
 def _number(value: Any) -> float:
-    return float(value.item() if isinstance(value, Tensor) else value)
+    return float(value.item() if isinstance(value, Tensor | np.ndarray) else value)
 
 
 def _text_value(text: str) -> bytes:

@@ -536,7 +536,7 @@ def test_tangents_go_forward():
             forward = t.autograd.forward_ad
         with forward.dual_level():
             x = forward.make_dual(t.arange(1.0, 4.0), t.ones(3) * 2)
-            w = forward.make_dual(t.tensor(3.0), t.tensor(0.5))
+            w = forward.make_dual(t.tensor(3.0), t.tensor(0.5, dtype=t.float64))
             outs = [
                 (x**2 * w).sum(),
                 x * 2,

@@ -166,7 +166,9 @@ def test_hooks():
     post.remove()
     assert not m._forward_hooks
     first = m.register_forward_hook(lambda mod, args, out: out * 2)
-    m.register_forward_hook(lambda mod, args, out: out + 1, prepend=True)
+    plus = lambda mod, args, out: out + 1  # noqa: E731
+    m.register_forward_hook(plus, prepend=True)
+    assert next(iter(m._forward_hooks.values())) is plus
     x = eager.rand(1, 2)
     assert np.allclose(m(x).detach().numpy(), (m.forward(x).detach().numpy() + 1) * 2)
     with first:

@@ -22,8 +22,13 @@ import beside
 
 assert F is nn.functional is sys.modules["torch.nn.functional"]
 assert cudnn.is_available() is False and "eager" in torch.__file__ and torch.__version__ >= "2.0"
+import torch._dynamo
+import torch._inductor.config as settings
+
+torch._dynamo.config.suppress_errors = settings.max_autotune = True
+torch._dynamo.reset()
 try:
-    import torch._dynamo
+    import torch._export
 except ImportError as error:
     print(type(error).__name__, error.name)
 
@@ -68,20 +73,73 @@ def test_a_program_for_pytorch(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "beside.py").write_text("import torch\n\nuse = lambda: torch.export.Dim\n")
     ran = run(tmp_path)
-    assert ran.stdout.splitlines() == ["ModuleNotFoundError torch._dynamo", "[] __main__ True"]
+    assert ran.stdout.splitlines() == ["ModuleNotFoundError torch._export", "[] __main__ True"]
     assert ran.returncode == 1
     trace, _, told = ran.stderr.partition("not in this library, of what the program names:\n")
     first, *frames = [row for row in trace.splitlines() if row.startswith("  File")]
     assert (first.split()[1], frames) == ('"program.py",', [])
     assert "has no attribute 'no_such_method'" in trace.splitlines()[-1]
     rows = {row.split(": ")[1]: row.split(": ")[0].strip() for row in told.splitlines()}
-    assert rows.keys() == {"torch._dynamo", "torch.lobpcg", "torch.fx", "torch.export"} | {
+    assert rows.keys() == {"torch._export", "torch.lobpcg", "torch.fx", "torch.export"} | {
         "Tensor.no_such_method"
     }
     line = PROGRAM[: PROGRAM.index("torch.lobpcg")].count("\n") + 1
     assert rows["torch.lobpcg"] == f"program.py:{line}"
     ran = run(tmp_path, "3")
     assert (ran.returncode, ran.stdout.splitlines()[-1]) == (3, "['3'] __main__ True")
+
+
+STARTS = """
+import os, sys
+
+import functorch
+import torch
+import torch.multiprocessing as mp
+from torch import nn
+
+
+def work(rank, layer, part, queue):
+    with torch.no_grad():
+        layer.weight[rank] = rank + 1.0
+        part.fill_(7.0)
+    queue.put((rank, torch.__name__, part.is_shared()))
+
+
+if __name__ == "__main__":
+    layer = nn.Linear(1, 2).share_memory()
+    for way in "spawn", "forkserver":
+        context = mp.get_context(way)
+        queue = context.SimpleQueue()
+        given = [(rank, layer, layer.bias.data[rank:], queue) for rank in range(2)]
+        workers = [context.Process(target=work, args=each) for each in given]
+        for each in workers:
+            each.start()
+        rows = sorted(queue.get() for _ in workers)
+        for each in workers:
+            each.join()
+        print(way, rows, layer.weight.tolist(), layer.bias.tolist())
+        nn.init.zeros_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    fn, params = functorch.make_functional(layer)
+    print(functorch.vmap(fn, (None, 0))(params, torch.ones(3, 1)).shape)
+    print(os.path.basename(sys.argv[0]), sys.argv[1:], __spec__.name)
+"""
+
+
+def test_processes_of_a_module_have_the_names(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "starts.py").write_text(STARTS)
+    command = [sys.executable, "-m", "eager", "-m", "package.starts", "a"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    rows = "[(0, 'eager', True), (1, 'eager', True)] [[1.0], [2.0]] [7.0, 7.0]"
+    assert ran.stdout.splitlines() == [
+        f"spawn {rows}", f"forkserver {rows}",
+        "eager.Size([3, 2])", "starts.py ['a'] package.starts",
+    ]  # fmt: skip
+    assert ran.returncode == 0 and ran.stderr == ""
+    command = [sys.executable, "-m", "eager", "-m", "no_such"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 1 and "No module named 'no_such'" in ran.stderr
 
 
 def test_names_in_a_text(tmp_path):
@@ -108,4 +166,4 @@ def test_every_missing_name_has_a_reason(capsys):
     assert "torch_reasons" not in capsys.readouterr().out
     assert main(["names", "numpy"]) == 2
     assert main(["--help"]) == 0
-    assert main([]) == 2
+    assert main([]) == main(["-m"]) == 2

@@ -64,7 +64,7 @@ def test_checksum():
 def test_what_is_written_comes_back(tmp_path):
     with SummaryWriter(tmp_path / "run") as writer:
         writer.add_scalar("loss", eager.tensor(0.5), 3)
-        writer.add_scalars("acc", {"train": 0.25}, 4)
+        writer.add_scalars("acc", {"train": np.array([0.25])}, 4)
         writer.add_text("note", "hello")
         writer.add_histogram("w", eager.arange(10.0), 5, bins=5)
     (path,) = (tmp_path / "run").iterdir()
