@@ -78,7 +78,8 @@ def _share(cls: type) -> None:
 def _reduce(x: Tensor) -> Any:
     """Parts of a tensor for another process: its memory and place there, where that is shared."""
     memory = _memory(x) if x.is_cpu else None
-    cls, array, *rest = x.__reduce_ex__(4)[1]
+    parts: Any = x.__reduce_ex__(4)[1]
+    cls, array, *rest = parts
     if memory is None:
         return _rebuild, (cls, array, *rest)
     shared = numpy(x, force=True)

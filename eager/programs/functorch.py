@@ -52,7 +52,7 @@ def make_functional_with_buffers(
         )
         return functional_call(apart, states, args, kwargs)
 
-    parameters = tuple(apart.parameters())
+    parameters: tuple[Tensor, ...] = tuple(apart.parameters())
     if disable_autograd_tracking:
         parameters = tuple(p.detach() for p in parameters)
     return call, parameters, tuple(apart.buffers())
