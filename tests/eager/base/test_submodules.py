@@ -56,6 +56,13 @@ torch.backends.cudnn.deterministic = True
 assert torch.backends.cudnn is cudnn and cudnn.deterministic and cudnn.version() is None
 with cudnn.flags(benchmark=False):
     assert not cudnn.benchmark
+with torch.backends.cuda.sdp_kernel(enable_math=False, enable_flash=True):
+    assert not torch.backends.cuda.math_sdp_enabled() and torch.backends.cuda.flash_sdp_enabled()
+torch.backends.cuda.enable_mem_efficient_sdp(False)
+assert torch.backends.cuda.math_sdp_enabled()
+assert not torch.backends.cuda.mem_efficient_sdp_enabled()
+torch.backends.cudnn.conv.fp32_precision = "tf32"
+assert torch.backends.opt_einsum.is_available() is False
 assert cudnn.benchmark and not matmul.allow_tf32 and not torch.backends.mkldnn.is_available()
 torch.set_default_tensor_type("torch.DoubleTensor")
 assert torch.ones(1).dtype == torch.float64
