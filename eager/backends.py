@@ -62,7 +62,7 @@ class _Matmul(_Precision):
 
 
 class _CUDA:
-    """`backends.cuda`. All of PyTorch's attention kernels compute the same: the choice is stored."""
+    """`backends.cuda`. PyTorch's attention kernels all compute the same: the choice is stored."""
 
     def __init__(self) -> None:
         self.matmul = _Matmul()
