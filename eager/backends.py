@@ -13,7 +13,7 @@ from typing import Any
 
 
 class _Precision:
-    """What float32 may be computed in: always float32."""
+    """Precision of products of float32: always float32."""
 
     fp32_precision = "ieee"
 

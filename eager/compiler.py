@@ -82,7 +82,7 @@ def nested_compile_region(fn: F) -> F:
     return fn
 
 
-def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
+def list_backends() -> list[str]:
     """The backends of `compile`, all that there are."""
     return sorted(BACKENDS)
 
@@ -105,7 +105,7 @@ class set_stance:
         self._held.__enter__()
 
     def __enter__(self) -> None:
-        """It holds already."""
+        """Nothing to do: the stance holds already."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None

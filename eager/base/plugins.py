@@ -49,6 +49,6 @@ def provider(group: str) -> Any:
 
 
 def compiler(name: str) -> Any:
-    """What the package that provides the compiler calls `name`."""
+    """The object that the package with the compiler calls `name`."""
     package = provider("eager.compiler").__module__.partition(".")[0]
     return getattr(sys.modules[package], name)

@@ -76,7 +76,7 @@ def _share(cls: type) -> None:
 
 
 def _reduce(x: Tensor) -> Any:
-    """Parts of a tensor for another process: its memory and place there, where that is shared."""
+    """Parts of a tensor for another process: its memory and offset there, where that is shared."""
     memory = _memory(x) if x.is_cpu else None
     parts: Any = x.__reduce_ex__(4)[1]
     cls, array, *rest = parts
@@ -84,15 +84,15 @@ def _reduce(x: Tensor) -> Any:
         return _rebuild, (cls, array, *rest)
     shared = numpy(x, force=True)
     first = np.frombuffer(memory, np.uint8).__array_interface__["data"][0]
-    place = shared.__array_interface__["data"][0] - first
-    return _placed, (cls, memory, shared.shape, shared.dtype, place, shared.strides, *rest)
+    offset = shared.__array_interface__["data"][0] - first
+    return _within, (cls, memory, shared.shape, shared.dtype, offset, shared.strides, *rest)
 
 
-def _placed(
-    cls: type, memory: SharedMemory, shape: Any, dtype: Any, place: int, strides: Any, *rest: Any
+def _within(
+    cls: type, memory: SharedMemory, shape: Any, dtype: Any, offset: int, strides: Any, *rest: Any
 ) -> Any:
     _share(cls)
-    return _rebuild(cls, np.ndarray(shape, dtype, memory, place, strides), *rest)
+    return _rebuild(cls, np.ndarray(shape, dtype, memory, offset, strides), *rest)
 
 
 def _reduce_memory(memory: SharedMemory) -> Any:

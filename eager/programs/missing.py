@@ -40,8 +40,21 @@ def note_error(error: BaseException) -> None:
         kind = error.obj if isinstance(error.obj, type) else type(error.obj)
         if kind.__module__.partition(".")[0] in OURS:
             note(f"{kind.__qualname__}.{error.name}", _line_of(error))
-    elif isinstance(error, NotImplementedError) or "unexpected keyword argument" in str(error):
+    elif isinstance(error, NotImplementedError | TypeError) and _is_ours(error):
         note(str(error).partition("\n")[0], _line_of(error))
+
+
+def _is_ours(error: BaseException) -> bool:
+    """True if this library raised it, or has no such argument."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if isinstance(error, TypeError):
+        called, unexpected, _ = str(error).partition("() got an unexpected keyword argument")
+        return bool(unexpected) and any(
+            hasattr(import_module(name), called.partition(".")[0]) for name in _CALLED_IN
+        )
+    return trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS)
 
 
 def report_at_exit() -> None:
@@ -164,10 +177,9 @@ def _line_of(error: BaseException) -> str:
 
 
 PACKAGES: Final = f"{os.sep}site-packages{os.sep}"
-_NOT_THE_PROGRAM: Final = (
-    "<", sysconfig.get_path("stdlib"),
-    *(str(Path(__file__).resolve().parents[2] / name) + os.sep for name in OURS),
-)  # fmt: skip
+_OURS: Final = tuple(str(Path(__file__).resolve().parents[2] / name) + os.sep for name in OURS)
+_NOT_THE_PROGRAM: Final = ("<", sysconfig.get_path("stdlib"), *_OURS)
+_CALLED_IN: Final = ("eager", "eager.nn", "eager.nn.functional", "eager.optim", "eager.utils.data")
 
 
 def _is_of_a_program(file: str) -> bool:

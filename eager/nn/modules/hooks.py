@@ -52,7 +52,7 @@ def _add(hooks: dict[int, Any], entry: Any, prepend: bool) -> RemovableHandle:
 
 
 def _entry(hook: Callable[..., Any], kind: Any) -> Any:
-    """What a module's table has for a hook: itself, as programs that read the table expect, if it
+    """Value for a hook in a module's table: itself, as programs that read the table expect, if it
     is called in the plain way."""
     return (hook, kind) if kind else hook
 

@@ -4,6 +4,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+import eager
+from eager import nn
 from eager.__main__ import main
 from eager.programs import missing, names
 
@@ -151,6 +155,21 @@ def test_names_in_a_text(tmp_path):
         ("torch.fx", 2), ("torch._inductor", 3), ("torch.nn.Linear.no_such", 4),
         ("torch.cuda.no_such", 6), ("torch.onnx.export", 8),
     ]  # fmt: skip
+
+
+def abstract(x):
+    raise NotImplementedError("of a class of the program")
+
+
+def test_errors_of_the_program_are_not_listed():
+    calls = (
+        (abstract, {"x": 1}, False), (abstract, {"y": 1}, False), (nn.Linear, {"no": 1}, True),
+        (eager.compile, {"model": len, "backend": len}, True), (eager.ones, {"no": 1}, True),
+    )  # fmt: skip
+    for fn, given, ours in calls:
+        with pytest.raises((NotImplementedError, TypeError)) as caught:
+            fn(**given)
+        assert missing._is_ours(caught.value) is ours, caught.value
 
 
 def test_every_missing_name_has_a_reason(capsys):
