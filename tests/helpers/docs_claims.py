@@ -112,10 +112,7 @@ CLAIMS = {
         "`python -m jitcap explain": COMMANDS + "test_explain_runs_a_program",
         "`python -m jitcap bisect": BISECT + "test_a_pass",
         "If compiled code ends": BISECT + "test_a_signal " + BISECT + "test_a_nan",
-        "`python -m eager script.py": PROGRAMS
-        + "test_a_program_for_pytorch "
-        + PROGRAMS
-        + "test_processes_of_a_module_have_the_names",
+        "`python -m eager script.py": PROGRAMS + "test_a_program_for_pytorch",
         "`torch.__version__` is": PROGRAMS + "test_a_program_for_pytorch",
         "`python -m eager names torch`": PROGRAMS + "test_every_missing_name_has_a_reason",
         "`eager.utils.benchmark`": "tests/eager/utils/test_benchmark.py",
