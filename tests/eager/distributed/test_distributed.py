@@ -44,19 +44,17 @@ def test_groups_and_meshes():
 @pytest.mark.parametrize(
     ("case", "said"),
     [
-        ("raise", "rank 1 of 2 failed:"),
-        ("hang", "waited for 1 s: another rank has not come to it"),
-        ("hang compiled", "float32, reduction sum (at "),
-        ("Ctrl-C compiled", "KeyboardInterrupt"),
+        ("raise", "rank 1 of 2 failed:.*shape '.3.' is invalid"),
+        ("hang", r"waited for 1 s: another rank has not come to it.*float32, reduction sum \(at "),
+        ("Ctrl-C", "KeyboardInterrupt"),
         ("kill", ""),
     ],
 )
 def test_a_rank_that_fails_ends_the_job(case, said):
+    """In plain Python or in compiled code ("hang": in both)."""
     done = run(2, case)
     assert done.returncode
-    assert said in done.stderr, done.stderr
-    if case == "raise":
-        assert "shape '[3]' is invalid" in done.stderr
+    assert re.search(said, done.stderr, re.DOTALL), done.stderr
 
 
 def test_before_the_job_begins():
