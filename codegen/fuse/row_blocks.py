@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Final
 
 from codegen.fuse.chunk_rows import DOT_ADD, Loop
 from codegen.fuse.elements import Elements, Operand, tensors
-from codegen.fuse.pack_once import PANEL
+from codegen.fuse.pack_once import DOT_PACKED, PANEL
 from codegen.fuse.panels import pack_operands
 from codegen.fuse.row_groups import (
     ELEMENTS,
@@ -65,6 +65,7 @@ from eager.base import dtype as dt
 from eager.base.dataclass import dataclass
 from eager.base.dtype import DType
 from eager.core.op import REGISTRY, Op
+from eager.ops.contract import DOT
 from eager.ops.create import FULL, IOTA
 from eager.ops.view import EXPAND, PERMUTE
 from eager.sizes.aval import Aval
@@ -94,6 +95,7 @@ class _Counted(Loop):
         return m.number(at[0] + attrs["first"])
 
 
+PRODUCTS: Final = (DOT, DOT_ADD, DOT_PACKED)
 PLACES: Final = ("row", "column")  # what a body is given: where its block is
 BLOCKS: Final = Loop("blocks", ("*operands",))  # see `codegen.targets.cpp.blocks`
 RANDOM_AT: Final = _RandomAt("random_at", ("seed", "ordinal"))
@@ -417,11 +419,23 @@ class _Level(Body):
             "row_sums": len(self.row_sums), "rows": self.frame.rows, "block": self.block,
             "columns": self.frame.columns, "width": self.width,
             "window": self.w.window, "cuts": tuple(self.cuts), "numbers": tuple(self.numbers),
+            "multiplied": self._multiplied(),
         }  # fmt: skip
         outs = (*(total for total, _, _ in sums), *(outer for outer, _ in self.kept))
         if not outs:  # another level computes all again
             return []
         return [Call(BLOCKS, tuple(self.operands), attrs, outs, self.where), *self.after]
+
+    def _multiplied(self) -> tuple[bool | None, ...]:
+        """True for each operand that a product of the body reads, cast or turned maybe; None for
+        one that nothing reads."""
+        made = {c.outs[0].id: c for c in self.body}
+        read = dict.fromkeys((v.id for c in self.body for v in tensors(c)), False)
+        for v in (v for c in self.body if c.op in PRODUCTS for v in tensors(c)):
+            while (c := made.get(v.id)) and (c.op.kind == "cast" or c.op is PERMUTE):
+                (v,) = tensors(c)
+            read[v.id] = True
+        return tuple(read.get(v.id) for v in self.inputs)
 
     def _member(self, call: Call, role: str) -> None:
         """A call of this level, and what it gives to the rest of the program."""

@@ -3,7 +3,9 @@
 A causal mask, or that of a sliding window, compares the number of the column with that of the row:
 on one side of a diagonal it is known. There the values of the group are known as well, as far as
 needed (minus infinity before softmax, zero behind it), and where they are what a reduction starts
-with, and zero in every product, these columns need not be computed.
+with, and zero in every product, these columns need not be computed. That a zero cancels what it is
+multiplied by is true of finite numbers: where operands hold others, a block computes all columns
+(`codegen.targets.cpp.blocks`). What overflows on the way, of finite operands, is not looked for.
 """
 
 from __future__ import annotations

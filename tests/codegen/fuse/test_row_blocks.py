@@ -123,6 +123,28 @@ def test_a_window_is_found_in_a_mask_by_hand(found):
     assert_same(by_hand, inputs, g)
 
 
+def test_what_zeros_do_not_cancel_needs_the_columns_that_a_mask_leaves_out(found):
+    """NaN and infinities in queries, values or gradients; rows that see nothing; a finite mask."""
+    hidden = torch.zeros(50, 50, dtype=torch.bool)
+    hidden[11] = True
+
+    def added(q, k, v, g):
+        scores = q @ k.transpose(-2, -1) + torch.full((50, 50), float("-inf")).triu(1)
+        out = F.softmax(scores.masked_fill(hidden, float("-inf")), -1) @ v
+        out.backward(g)
+        return out
+
+    compiled = {fn: jit(fn) for fn in (causal, added)}
+    for place, value in enumerate(("nan", "inf", "-inf", "nan")):
+        inputs, g = data()
+        with torch.no_grad():
+            [*inputs, g][place][1, 2, 30] = float(value)
+        for fn, fast in compiled.items():
+            for x, y in zip(run(fast, inputs, g), run(fn, inputs, g), strict=True):
+                torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-4, equal_nan=True)
+    assert found == [windows.Window(last=1)] * 2
+
+
 def test_any_function_of_scores(found):
     inputs, g = data(40, 64)
     assert_same(einsum, inputs, g)

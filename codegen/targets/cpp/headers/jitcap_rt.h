@@ -113,6 +113,29 @@ JC_INLINE i64 checked(i64 index, i64 bound, void *arena, i64 site) {
 
 JC_INLINE i64 clamped(i64 x, i64 lo, i64 hi) { return x < lo ? lo : x > hi ? hi : x; }
 
+// True if an element of a matrix is NaN or infinity, or, with `both`, minus infinity. U: the bits of one,
+// `inf`: those of infinity.
+template <class U, U inf, bool both> JC_NOINLINE bool beyond(const void *at, i64 n0, i64 s0, i64 n1, i64 s1) {
+  typedef vec<U, 64 / sizeof(U)> V;
+  constexpr i64 W = lanes<V>;
+  constexpr U least = ~(U(-1) >> 1) | inf;
+  V found{};
+  U rest = 0;
+  if (s1 == 1 && s0 == n1) n1 *= n0, n0 = 1;
+  for (i64 i = 0; i < n0; i++) {
+    const U *p = (const U *)at + i * s0;
+    i64 j = 0;
+    for (; s1 == 1 && j + W <= n1; j += W) {
+      V x;
+      __builtin_memcpy(&x, p + j, sizeof x);
+      found |= V((x & inf) == inf) & V(both ? V{} == V{} : x != least);
+    }
+    for (; j < n1; j++) rest |= (p[j * s1] & inf) == inf && (both || p[j * s1] != least);
+  }
+  for (i64 l = 0; l < W; l++) rest |= found[l];
+  return rest;
+}
+
 // ---- threads ----------------------------------------------------------------------------------
 JC_INLINE int threads() { return jc_api->threads < jc_room ? jc_api->threads : jc_room; }
 JC_INLINE int member() { return jc_api->member ? jc_api->member() : 0; }
