@@ -12,7 +12,9 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
+from codegen.fuse.chunk_rows import DOT_ADD
 from codegen.fuse.elements import Elements, Operand, axes_of, element, number, operand, tensors
+from codegen.fuse.pack_once import DOT_PACKED
 from codegen.ir import affine, expr
 from codegen.ir.affine import Affine
 from codegen.ir.expr import BUILD, Expr
@@ -29,6 +31,7 @@ from eager.ops.pointwise import CAST, WHERE
 from eager.sizes.aval import Aval, scalar_aval
 
 Item = Nest | Step
+MATRIX_PRODUCTS: Final = (DOT, DOT_ADD, DOT_PACKED)
 BUILDERS: Final = {d.name: expr.Builder(d) for d in dt.ALL}
 # Fewer results than FEW_ROWS, each of more than LONG_ROW elements, are reduced in parts.
 FEW_ROWS: Final = 16
@@ -356,9 +359,12 @@ def _contract(s: _Lower, call: Call) -> None:
     if not s.widen:
         s.step(call)
         return
-    operands = _narrow_operands(s, call) if call.op is DOT else None
-    rounds = operands is not None and not is_deep(operands[0].aval)
-    operands = operands or tuple(_widened(s, v, wide, call.where) for v in tensors(call))
+    given, at = tensors(call), int(call.op is DOT_ADD)  # the matrices, behind a sum
+    pair = _narrow_operands(s, given[at : at + 2]) if call.op in MATRIX_PRODUCTS else None
+    rounds = pair is not None and call.op is DOT and not is_deep(pair[0].aval)
+    operands = tuple(_widened(s, v, wide, call.where) for v in given)
+    if pair is not None:  # panels are of these, too
+        operands = (*given[:at], *pair, *given[at + 2 :])
     stored = _rounded_to(s, out) if rounds else wide
     target = out if out.aval.dtype is stored else s.fresh(Aval(out.aval.shape, stored))
     s.step(Call(call.op, operands, call.attrs, (target,), call.where))
@@ -386,14 +392,14 @@ def _rounded_to(s: _Lower, v: Value) -> DType:
     return v.aval.dtype if others or kind not in (dt.float16, dt.bfloat16) else kind
 
 
-def _narrow_operands(s: _Lower, call: Call) -> tuple[Value, ...] | None:
+def _narrow_operands(s: _Lower, pair: Sequence[Value]) -> tuple[Value, ...] | None:
     """The operands of a product as values of 16 bits, if both have the same type of these: the sum
     of their products is in float32 all the same, and half as much memory is read."""
-    found = [_narrow(s, v) for v in tensors(call)]
+    found = [_narrow(s, v) for v in pair]
     kinds = {v and v.aval.dtype for v in found}
     if None in kinds or len(kinds) > 1:
         return None
-    return tuple(_moved(s, v) for v in tensors(call))
+    return tuple(_moved(s, v) for v in pair)
 
 
 def _narrow(s: _Lower, v: Value) -> Value | None:

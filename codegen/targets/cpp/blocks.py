@@ -10,7 +10,7 @@ the first column; each member has memory of its own for what the body makes on t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from codegen.fuse.pack_once import PANEL
@@ -44,16 +44,7 @@ def blocks(w: Writer, body: str) -> None:
         results[: carried - a["row_sums"]],
         results[carried - a["row_sums"] : carried],
     )
-    first_number = len(table.avals) - len(a["numbers"])
-    inner = [
-        *(line for i, cut in enumerate(a["cuts"], carried) if (line := _operand(w, table, i, cut))),
-        *(pointer for pointer, _ in results),
-        *(
-            f"z[{table.places[first_number + k]}] = bitcast<f64>((i64)({name}_));"
-            for k, name in enumerate(a["numbers"])
-        ),
-        f"if ({body}(q, z, arena, own_, {w.places.top})) failed_ = true;",
-    ]
+    inner = _body(w, table, body, [pointer for pointer, _ in results])
     watched = (
         (
             "  i64 seen_ = -1, odd_ = 0;",
@@ -90,6 +81,21 @@ def blocks(w: Writer, body: str) -> None:
         "  }",
         "}, 16);",
         "if (failed_) return 1;",
+    ]
+
+
+def _body(w: Writer, table: Table, body: str, results: Sequence[str]) -> list[str]:
+    """Statements that call the body, where `matrix_`, `row_` and `column_` are."""
+    a, first = w.step.attrs, len(table.avals) - len(w.step.attrs["numbers"])
+    cuts = enumerate(a["cuts"], a["carried"])
+    return [
+        *(line for i, cut in cuts if (line := _operand(w, table, i, cut))),
+        *results,
+        *(
+            f"z[{table.places[first + k]}] = bitcast<f64>((i64)({name}_));"
+            for k, name in enumerate(a["numbers"])
+        ),
+        f"if ({body}(q, z, arena, own_, {w.places.top})) failed_ = true;",
     ]
 
 

@@ -216,6 +216,24 @@ def test_other_types(found, kind):
     assert found
 
 
+@pytest.mark.parametrize("tile", [32, 64])
+def test_products_of_16_bits_by_tiles_take_panels_of_16_bits(found, monkeypatch, tile):
+    """Nothing of these gradients needs whole rows; tiles of odd and of even length."""
+    monkeypatch.setattr(row_blocks, "TILE", tile)
+
+    def step(q, k, v, g):
+        i, j = torch.arange(33).unsqueeze(1), torch.arange(50)
+        scores = (q @ k.transpose(-2, -1)).masked_fill((j > i) | (i - j >= 5), float("-inf"))
+        e = torch.exp(scores - scores.detach().amax(-1, keepdim=True))
+        out = (e @ v) / e.sum(-1, keepdim=True)
+        out.backward(g)
+        return out
+
+    inputs, g = data(33, 50, depth=8, kind=torch.bfloat16)
+    assert_same(step, inputs, g, rtol=5e-2)
+    assert found
+
+
 def test_scores_that_are_asked_for_are_held(found):
     inputs, g = data()
     assert_same(returned, inputs, g)
