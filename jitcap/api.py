@@ -26,16 +26,14 @@ from eager.core.dispatch import current_tracer
 from eager.core.tape import mode
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import name_of
-from jitcap.base.diagnostics import Stats, announce, forget_announcements, merged
+from jitcap.base.diagnostics import Stats, announce, forget_announcements
 from jitcap.base.stack import passed_over
-from jitcap.capture.capture import is_of_the_text
 from jitcap.capture.dynamism import Varying
-from jitcap.capture.version import MISS, STANCE, Compiled, Options
+from jitcap.capture.version import MISS, STANCE, Options
 from jitcap.compile.backends import known_backend, takes_symbols
 from jitcap.entry import Entries
-from jitcap.explain import Explanation, explanation
+from jitcap.explain import Explanation, explanation_of
 from jitcap.pipeline import compile_call, everything
-from jitcap.verify.bisect import readable
 
 STANCES: Final = ("default", "eager", "fail_on_split", "fail_on_recompile")
 _all: weakref.WeakSet[Jitted] | set[Jitted] = weakref.WeakSet()
@@ -97,7 +95,8 @@ class Jitted:
         What came from disk has no graph."""
         entries = self._entries
         reasons = (*entries.splits, *entries.plain)
-        return _shown(self.original, list(entries.compiled.values()), reasons)
+        made, history = list(entries.compiled.values()), tuple(self.stats.history)
+        return explanation_of(entries.name, made, reasons, history)
 
     def reset(self) -> None:
         """Forget what was compiled, and the counts."""
@@ -199,7 +198,8 @@ def explain(
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         try:
             varying = Varying.of(options).known()
-            return _shown(inner, [compile_call(inner, args, kwargs, options, varying)], ())
+            made = compile_call(inner, args, kwargs, options, varying)
+            return explanation_of(name_of(inner), [made])
         except Break as refusal:
             if fullgraph:
                 raise everything(refusal.record(), inner, args, kwargs) from None
@@ -208,21 +208,6 @@ def explain(
         return jitted.explanation()
 
     return explained
-
-
-def _shown(fn: Any, made: list[Compiled], splits: tuple[Any, ...]) -> Explanation:
-    """The explanation of one region, or of the parts of a split function."""
-    name = name_of(fn)
-    parts = [m for m in made if m.graph] or made
-    trail = parts[0].trail if len(parts) == 1 else merged(name, [m.trail for m in parts])
-    every = [g for m in parts for g in m.captured.guards.items]
-    stay = [g for g in every if is_of_the_text(g)]
-    guards = tuple(
-        f"{readable(g.origin.show())}: {g.expected()}  # {g.where}"
-        for g in [*(g for g in every if not is_of_the_text(g)), *stay]
-    )
-    graphs = tuple(m.graph for m in parts)
-    return explanation(name, trail, graphs=graphs, splits=splits, guards=guards, parts=len(stay))
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from jitcap.capture.builtins.clocks import CLOCK
 from jitcap.capture.capture import beginning
 from jitcap.capture.dynamism import Varying
 from jitcap.capture.kinds.modules import builtins_are_replaced
-from jitcap.capture.result import Captured, misfit, why_not
+from jitcap.capture.result import Captured, misfit, mismatches, why_not
 from jitcap.capture.version import MISS, Call, Compiled, Options, Room
 from jitcap.graph_breaks.split import FAILURES, Splitter, splittable
 from jitcap.pipeline import (
@@ -43,6 +43,7 @@ from jitcap.pipeline import (
 )
 from jitcap.store import versions
 from jitcap.verify import Plain
+from jitcap.verify.bisect import readable
 
 _REPLACED: Final = Record("builtins", "a builtin is replaced while the function is called")
 _REPLACED_TEXT: Final = str(_REPLACED)
@@ -214,7 +215,7 @@ class Entries:
         if config.debug >= 2:
             say(f"a split of @jit {self.name}: {record}")
         self.splits.append(record)
-        self.stats.refusals.append(str(record))
+        self.stats.refuse("split", str(record))
         announce((self.fn, record.kind, record.place), f"@jit {self.name} is split: {record}")
 
     def retry(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
@@ -352,7 +353,7 @@ class Entries:
         self.stats.fallbacks += 1
         for text in map(str, records):
             if text not in self.stats.refusals:
-                self.stats.refusals.append(text)
+                self.stats.refuse("plain", text)
                 self.plain.append(text)
             announce((self.fn, text), f"@jit {self.name} runs as plain Python: {text}")
 
@@ -369,6 +370,8 @@ def _record_recompile(
     reason = why_not(nearest, args, kwargs) or "another thread changed what is guarded"
     record = Recompile(entries.name, reason)
     entries.stats.recompiles.append(record)
+    said = mismatches(nearest, args, kwargs) or [reason]
+    entries.stats.note("recompile", "\n".join(map(readable, said)))
     if stance == "fail_on_recompile":
         raise RuntimeError(f'stance("fail_on_recompile"): {record}')
     if config.debug >= 2:
@@ -384,6 +387,7 @@ def _count(entries: Entries, made: Compiled, seconds: float) -> None:
     stats.kernels += len(executable.kernels)
     stats.callbacks += len(executable.callbacks)
     stats.compile_seconds += seconds
+    stats.note("compile", made.about(), seconds, made.trail.seconds)
     stats.programs.extend(executable.runs)
     if executable.refused:
         stats.fallbacks += 1

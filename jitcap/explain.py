@@ -1,20 +1,32 @@
-"""Beside the pipeline: all about one compile, as an object. one call -> Explanation."""
+"""Behind the pipeline: all about one compile, as an object. Compiled -> Explanation."""
 
 from __future__ import annotations
 
-import html
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
+from eager.base import lazy_imports
+from eager.base.config import config
 from eager.base.dataclass import dataclass
 from eager.base.fold_text import fold_text
 from jitcap.base.abridge import Abridged
-from jitcap.base.diagnostics import SCREEN, Trail, on_screen
+from jitcap.base.diagnostics import (
+    SCREEN,
+    Event,
+    Trail,
+    announce,
+    merged,
+    on_screen,
+    write_dump,
+)
 from jitcap.base.times import shown
+from jitcap.capture.capture import is_of_the_text
+from jitcap.capture.version import Compiled
+from jitcap.verify.bisect import readable
 
 LONGEST: Final = 12  # stages in the `repr`
 MOST: Final = 100  # lines of guards in the print
@@ -33,6 +45,8 @@ class Explanation:
     callbacks what compiled code calls back in NumPy: the op, and the user's line
     stages    stage -> text, in the order of the pipeline
     timings   stage -> seconds; `inside`: the stage that one is a part of
+    trails    the log of each compile, which has more than its texts
+    history   what happened to a function that was called: compiles, recompiles, splits
     """
 
     name: str
@@ -46,6 +60,8 @@ class Explanation:
     callbacks: tuple[str, ...] = field(default=())
     parts: int = 0
     inside: dict[str, str] = field(default_factory=dict)
+    trails: tuple[Trail, ...] = field(default=(), repr=False)
+    history: tuple[Event, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         parts = [self.counts(), shown(self.timings, self.inside)]
@@ -87,6 +103,10 @@ class Explanation:
         rest = f"{self.parts} on functions, classes and modules of the program (.guards has all)"
         return (*self.guards[: len(self.guards) - self.parts], rest)
 
+    def all_guards(self) -> str:
+        """The guards in lines, those on parts of the program too; in loops, what repeats."""
+        return _guards(self.guards, len(self.guards))
+
     def counts(self) -> str:
         """Numbers of what came out."""
         return (
@@ -101,29 +121,15 @@ class Explanation:
         times = ", ".join(f"{n} {s * 1e3:.1f} ms" for n, s in top.items())
         return f"{self.counts()}; {1e3 * sum(top.values()):.1f} ms: {times}"
 
-    def html(self, path: str | Path) -> None:
-        """Write a page of its own that needs nothing else: one folding section per stage."""
-        esc = html.escape
-        lists = (
-            ("splits", self.splits),
-            ("guards", self._telling()),
-            ("callbacks", self.callbacks),
-            ("notes", self.notes),
-        )
-        body = "".join(
-            f"<h2>{title}</h2><ul>{''.join(f'<li><code>{esc(str(x))}</code>' for x in rows)}</ul>"
-            for title, rows in lists
-            if rows
-        )
-        body += "".join(
-            f"<details><summary>{esc(name)}</summary><pre>{esc(text)}</pre></details>"
-            for name, text in self.stages.items()
-        )
-        Path(path).write_text(
-            f"<!doctype html><meta charset=utf-8><title>{esc(self.name)}</title><style>{_STYLE}"
-            f"</style><h1>{esc(self.name)}</h1><p>{esc(self.summary())}</p>{body}\n",
-            encoding="utf-8",
-        )
+    def html(self, path: str | Path, profile: Any = None) -> None:
+        """Write a page that needs nothing else: the user's source beside graphs, kernels and their
+        code, linked by line; what each pass changed, the memory plan, what happened. With a
+        `jitcap.Profile` of a run, its rows are shown beside."""
+        Path(path).write_text(_report().page(self, profile), encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        """The page in a frame, for notebooks."""
+        return str(_report().fragment(self))
 
 
 def _told(stages: Mapping[str, str]) -> Iterator[str]:
@@ -135,8 +141,8 @@ def _told(stages: Mapping[str, str]) -> Iterator[str]:
         yield f"── {names}: {unchanged}" if same else f"── {names}\n{text}"
 
 
-def _guards(guards: Iterable[str]) -> str:
-    """Guards in lines, those of one object and line of the program together; in loops, what
+def _guards(guards: Iterable[str], most: int = MOST) -> str:
+    """Guards in `most` lines, those of one object and line of the program together; in loops, what
     repeats."""
     rows: list[tuple[str, str, list[str]]] = []
     for each in guards:
@@ -151,29 +157,45 @@ def _guards(guards: Iterable[str]) -> str:
         for what, place, all_of in rows
     )
     shown = fold_text([*lines]).text.split("\n")
-    left = len(shown) - MOST
+    left = len(shown) - most
     more = [f"{left} lines of guards more: .guards has all, and the stage entry tests them"]
-    return "\n".join([*shown[:MOST], *(more if left > 0 else [])])
+    return "\n".join([*shown[:most], *(more if left > 0 else [])])
 
 
-_STYLE = (
-    "body{font:15px/1.5 system-ui;max-width:70em;margin:2em auto;padding:0 1em}"
-    "pre{background:#8881;padding:1em;overflow:auto}summary{cursor:pointer;font-weight:600}"
-    "details{margin:.5em 0}:root{color-scheme:light dark}"
-)
+def _report() -> Any:
+    """The package of the page, which is imported when one is asked for."""
+    return lazy_imports.submodule("jitcap", "report")
 
 
-def explanation(
+def explanation_of(
     name: str,
-    trail: Trail,
-    *,
-    graphs: tuple[Any, ...] = (),
+    made: Sequence[Compiled],
     splits: tuple[Any, ...] = (),
-    guards: tuple[str, ...] = (),
-    parts: int = 0,
+    history: tuple[Event, ...] = (),
 ) -> Explanation:
-    """The record of one compile with its texts rendered."""
+    """The explanation of one region, or of the parts of a split function, with its texts."""
+    parts = [m for m in made if m.graph] or made
+    trails = [m.trail for m in parts]
+    trail = trails[0] if len(parts) == 1 else merged(name, trails)
+    every = [g for m in parts for g in m.captured.guards.items]
+    stay = [g for g in every if is_of_the_text(g)]
+    guards = tuple(
+        f"{readable(g.origin.show())}: {g.expected()}  # {g.where}"
+        for g in [*(g for g in every if not is_of_the_text(g)), *stay]
+    )
     return Explanation(
-        name, graphs, splits, guards, tuple(trail.kernels), trail.stages, dict(trail.seconds),
-        tuple(trail.notes), tuple(trail.callbacks), parts, dict(trail.inside),
+        name, tuple(m.graph for m in parts), splits, guards, tuple(trail.kernels), trail.stages,
+        dict(trail.seconds), tuple(trail.notes), tuple(trail.callbacks), len(stay),
+        dict(trail.inside), tuple(trails), history,
     )  # fmt: skip
+
+
+def dump_page(made: Compiled) -> None:
+    """Write the page of a compile beside the files of its stages (`JITCAP_DUMP`)."""
+    trail = made.trail
+    try:
+        write_dump(trail, "index.html", _report().page(explanation_of(trail.name, [made])))
+    except Exception as fault:  # a page is no reason for a program to end
+        if config.strict:
+            raise
+        announce(("page", trail.name), f"JITCAP_DUMP: no page of {trail.name}: {fault!r}")

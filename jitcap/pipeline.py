@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, Final
 
 from codegen.runtime import progress
@@ -49,6 +50,7 @@ from jitcap.compile.compile_graph import begin_code, compile_graph
 from jitcap.compile.executable import Run, op_by_op
 from jitcap.compile.optimise import optimise
 from jitcap.compile.suspect import Suspect, SuspectCall
+from jitcap.explain import dump_page
 from jitcap.graph.cut_by_device import places_of
 from jitcap.graph.graph import Graph
 from jitcap.graph.listing import listing
@@ -164,7 +166,7 @@ def compile_captured(
     trail.notes += captured.rolled
     if captured.joint is not None:
         joint = captured.joint
-        trail.keep("joint", lambda: listing(joint.graph))
+        trail.keep("joint", lambda: listing(joint.graph), made=joint.graph)
         with trail.stage("partition"):
             region = region_of(options, joint, captured.writes, trail)
             graph = region.forward
@@ -192,7 +194,11 @@ def compile_captured(
             differs = options.watch.differs if options.watch is not None else reproduced
             call = Verified(captured, run, region, oracle, compiler, suspect, differs)
     trail.keep("entry", captured.show)
-    return Compiled(call, captured, executable, trail, captured.graph, files=files)
+    compiled = Compiled(call, captured, executable, trail, captured.graph, files=files)
+    if config.dump:
+        trail.write_page = partial(dump_page, compiled)
+        trail.write_page()
+    return compiled
 
 
 def region_of(
@@ -214,6 +220,8 @@ def _backward_compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]
             if trail.stats is not None:
                 trail.stats.callbacks += len(made.callbacks)
                 trail.stats.programs.extend(made.runs)
+            if trail.write_page is not None:
+                trail.write_page()
         except Exception as fault:
             if config.strict or config.check or graph.has_symbols:
                 raise

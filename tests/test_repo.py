@@ -120,14 +120,14 @@ def test_tests_take_torch_by_importorskip():
 
 
 def test_headers_ship_in_the_wheel():
-    """C and C++ sources beside the Python are read at run time: package data must name them."""
+    """Files beside the Python that are read at run time: package data must name them."""
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
         "package-data"
     ]
     for package in PACKAGES:
         patterns = data.get(package, [])
         for path in (ROOT / package).rglob("*"):
-            if path.suffix in {".h", ".hpp", ".c", ".cpp"}:
+            if path.suffix in {".h", ".hpp", ".c", ".cpp", ".js", ".css"}:
                 assert f"**/*{path.suffix}" in patterns, (
                     f"{name_of(path)} is missing from package-data"
                 )

@@ -22,14 +22,21 @@ ALIGN: Final = 64  # bytes: a cache line, and a vector of AVX-512
 
 def plan(fused: Fused, scratch: Mapping[str, tuple[int, Size]]) -> Plan:
     """`scratch`: what items need besides while they run, by name: (position, bytes)."""
-    lives = live_ranges(fused)
-    room = {n: round_up(_some(fused.buffers[n].nbytes), ALIGN) for n in lives}
-    blocks = {n: (a, b, room[n]) for n, (a, b) in lives.items()}
-    blocks |= {n: (i, i, round_up(size, ALIGN)) for n, (i, size) in scratch.items()}
+    blocks = blocks_of(fused, scratch)
     if not is_static(size for _, _, size in blocks.values()):
         return Plan({}, 0, blocks)
     offsets, size = assign_offsets(blocks)
     return Plan(offsets, size)
+
+
+def blocks_of(
+    fused: Fused, scratch: Mapping[str, tuple[int, Size]]
+) -> dict[str, tuple[int, int, Size]]:
+    """All that needs memory: (first item, last item, bytes) by name."""
+    lives = live_ranges(fused)
+    room = {n: round_up(_some(fused.buffers[n].nbytes), ALIGN) for n in lives}
+    blocks = {n: (a, b, room[n]) for n, (a, b) in lives.items()}
+    return blocks | {n: (i, i, round_up(size, ALIGN)) for n, (i, size) in scratch.items()}
 
 
 def line_up(plan: Plan) -> Plan:

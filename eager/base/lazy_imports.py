@@ -18,7 +18,7 @@ from eager.base.misspelled import unknown
 PARTS: Final = {
     "eager": ("array_api", "distributed", "distributions", "hub"),
     "eager.utils": ("benchmark", "collect_env", "data", "model_zoo", "tensorboard"),
-    "jitcap": ("profiling", "reproduce"),
+    "jitcap": ("profiling", "report", "reproduce"),
 }
 # Another's module: what it is to know of us.
 FOLLOWS: Final = {"einops._backends": "eager.utils.einops_backend"}

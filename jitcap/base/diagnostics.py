@@ -11,7 +11,7 @@ import textwrap
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
@@ -43,6 +43,18 @@ class Recompile:
         return f"{self.function}: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened to a function at its `call`-th call: `kind` is "compile" (with the
+    seconds of its stages), "recompile", "split" or "plain"."""
+
+    kind: str
+    call: int
+    text: str
+    seconds: float = 0.0
+    stages: Mapping[str, float] = field(default_factory=dict)
+
+
 SHOWN: Final = 8  # recompiles in the print of Stats, the last ones
 SCREEN: Final = 38, 100  # lines and columns of a `repr`, at most
 COMPILER: Final = "compiler"  # the stage of the C++ compiler
@@ -71,7 +83,8 @@ class Stats:
     failed or a limit was reached, and the graphs that run op by op; `refusals` says why, once each,
     splits included. `discards` counts the runs that were given up because a check failed: then the
     function ran plainly. What lies between the parts of a split program is no fallback. `programs`:
-    what those on a device did; `recordings` and `replays` are of all."""
+    what those on a device did; `recordings` and `replays` are of all. `history`: compiles,
+    recompiles, splits and what ran plainly, in order."""
 
     calls: int = 0
     compiles: int = 0
@@ -85,6 +98,7 @@ class Stats:
     recompiles: list[Recompile] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     programs: list[Runs] = field(default_factory=list)
+    history: list[Event] = field(default_factory=list, repr=False)
 
     @property
     def recordings(self) -> int:
@@ -93,6 +107,21 @@ class Stats:
     @property
     def replays(self) -> int:
         return sum(runs.replays for runs in self.programs)
+
+    def note(
+        self,
+        kind: str,
+        text: str,
+        seconds: float = 0.0,
+        stages: Mapping[str, float] | None = None,
+    ) -> None:
+        """Add to the history what happens at this call."""
+        self.history.append(Event(kind, self.calls, text, seconds, dict(stages or {})))
+
+    def refuse(self, kind: str, text: str) -> None:
+        """Add a reason why something is split, or runs plainly."""
+        self.refusals.append(text)
+        self.note(kind, text)
 
     def __str__(self) -> str:
         counts = (
@@ -119,10 +148,13 @@ class Stats:
 
 @dataclass(slots=True)
 class Trail:
-    """The log of one compile: each stage's text (made on demand) and seconds, in order."""
+    """The log of one compile: each stage's text (made on demand) and seconds, in order. `made`:
+    what a text is of, where more is asked of it; `rewrites`: the passes once more, one by one."""
 
     name: str
     texts: dict[str, Callable[[], str]] = field(default_factory=dict)
+    made: dict[str, Any] = field(default_factory=dict)
+    rewrites: dict[str, Callable[[], list[Any]]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     inside: dict[str, str] = field(default_factory=dict)  # stages that are parts of others
     kernels: list[Any] = field(default_factory=list)
@@ -132,6 +164,7 @@ class Trail:
     folder: str = ""  # of its dump
     told: Abridged = field(default_factory=Abridged)  # what was printed so far
     dumped: Abridged = field(default_factory=Abridged)  # and written
+    write_page: Callable[[], None] | None = None  # of its dump, again after a later compile
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -143,17 +176,21 @@ class Trail:
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
-    def keep(self, name: str, text: Callable[[], str], level: int = 3) -> None:
-        """The text of stage `name`: for explain, the dump, and `JITCAP_DEBUG` from `level` on."""
+    def keep(self, name: str, text: Callable[[], str], level: int = 3, made: Any = None) -> str:
+        """The text of stage `name`, and what it is of: for explain, the dump, and `JITCAP_DEBUG`
+        from `level` on. The name that it has got."""
         key, count = name, 1
         while key in self.texts:
             count += 1
             key = f"{name} {count}"
         self.texts[key] = text
+        if made is not None:
+            self.made[key] = made
         if config.debug >= level:
             say(f"── {self.name}: {key}\n{self.told.tell(key, text())}")
         if config.dump:
             _dump(self, key, text())
+        return key
 
     @property
     def stages(self) -> dict[str, str]:
@@ -202,10 +239,15 @@ def _dump(trail: Trail, stage: str, text: str) -> None:
     if suffix != "cpp":  # which is what was compiled
         text = trail.dumped.tell(stage, text, whole=suffix == "py") + "\n"
     number = len(trail.texts)
-    path = Path(config.dump) / trail.folder / f"{number:02d}_{stage.replace(' ', '_')}.{suffix}"
+    write_dump(trail, f"{number:02d}_{stage.replace(' ', '_')}.{suffix}", text)
+
+
+def write_dump(trail: Trail, name: str, text: str) -> None:
+    """Write a file of a dump; a full disk is announced."""
+    path = Path(config.dump) / trail.folder / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         announce(("dump", config.dump), f"JITCAP_DUMP: cannot write {path}: {error}")
 

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
+from itertools import islice
 from types import CodeType, ModuleType
 from typing import Any, Final, Protocol
 
@@ -34,6 +35,7 @@ from jitcap.guards.statements import render
 from jitcap.guards.tensor_guard import TensorLike
 
 Run = Callable[[list[Any]], list[Any]]
+MISMATCHES: Final = 8  # guards that a recompile is told of
 
 
 @dataclass(slots=True)
@@ -298,6 +300,18 @@ class Version(Protocol):
 def why_not(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Reason why a call does not fit a version; None when it fits."""
     return _why_no_call(version, args, kwargs) or explain(version.guards.items, args, kwargs)
+
+
+def mismatches(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """Lines that say what of a call does not fit a version: the argument, expected and got."""
+    other = _why_no_call(version, args, kwargs)
+    if other is not None:
+        return [other]
+    found = islice(failing(version.guards.items, args, kwargs), MISMATCHES)
+    return [
+        f"{guard.origin.show()}: expected {guard.expected()}, got {got}  (at {guard.where})"
+        for guard, got, _ in found
+    ]
 
 
 def misfit(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:

@@ -49,7 +49,7 @@ def keep_artifact(artifact: Artifact, trail: Trail) -> None:
     """Codegen's own stages, rendered when somebody asks."""
     for name in artifact.stages:
         text = functools.partial(artifact.stages.__getitem__, name)
-        trail.keep(name, text, LEVELS.get(name, 6))
+        trail.keep(name, text, LEVELS.get(name, 6), artifact.stages)
     for name, microseconds in artifact.plan.items():
         if name.endswith("_us"):
             trail.spend(name.removesuffix("_us"), microseconds / 1e6, "codegen")

@@ -437,6 +437,11 @@ class Stages(Mapping[str, str]):
     def _texts(self) -> Mapping[str, str]:
         return self._run()
 
+    @property
+    def results(self) -> Mapping[str, Any]:
+        """Results of the stages."""
+        return getattr(self._texts, "results", {})
+
     def __getitem__(self, name: str) -> str:
         if name not in self._names:
             raise KeyError(name)

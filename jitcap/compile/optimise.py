@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+from functools import partial
 
 import codegen
 from eager.base.config import config
 from jitcap.base.diagnostics import Trail, say
 from jitcap.compile.backends import choose_backend
+from jitcap.compile.rewrites import rewrites
 from jitcap.graph.cut_by_device import places_of
 from jitcap.graph.graph import Graph, Node
 from jitcap.graph.listing import listing
@@ -19,14 +21,16 @@ from jitcap.passes.repeats import share_repeats
 
 def optimise(graph: Graph, trail: Trail, backend: str | None = None) -> Graph:
     """The graph as it is lowered. Raises ValueError for an unknown backend."""
-    trail.keep("graph", lambda: listing(graph))
+    trail.keep("graph", lambda: listing(graph), made=graph)
     optimised = graph
     name = choose_backend(places_of(graph), backend)
-    if name != "eager" and codegen.BACKENDS[name].bodies:
+    shares = name != "eager" and codegen.BACKENDS[name].bodies
+    if shares:
         with trail.stage("passes"):
             optimised = share_repeats(graph)
     optimised = run_passes(optimised, trail)
-    trail.keep("passes", lambda: listing(optimised))
+    key = trail.keep("passes", lambda: listing(optimised), made=optimised)
+    trail.rewrites[key] = partial(rewrites, graph, shares=shares)
     return optimised
 
 

@@ -488,15 +488,21 @@ class Guards:
 
 def explain(guards: Iterable[Guard], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Reason why a call with these arguments does not fit, or None when all guards hold."""
-    return next((why for _, why, _ in failing(guards, args, kwargs)), None)
+    return next((why(*each) for each in failing(guards, args, kwargs)), None)
+
+
+def why(guard: Guard, got: str, _: Any = None) -> str:
+    """Text of a guard that does not hold."""
+    place = f"at {guard.where}, read as {guard.origin.show()}"
+    return f"expected {guard.expected()}, got {got}, {place}"
 
 
 def failing(
     guards: Iterable[Guard], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Iterator[tuple[Guard, str, Any]]:
-    """The guards that do not hold, why, and what was found (None where nothing could be). It may be
-    anything: it is forgotten, and what else is asked of it, or of what hangs on it, is not asked.
-    """
+    """The guards that do not hold, and what was found: as text, and itself (None where nothing
+    could be). It may be anything: it is forgotten, and what else is asked of it, or of what hangs
+    on it, is not asked."""
     names = Names()
     scope: dict[str, Any] = {"args": args, "kwargs": kwargs}
     for guard in guards:
@@ -516,5 +522,4 @@ def failing(
         except NameError:
             continue
         scope.pop(variable, None)
-        place = f"at {guard.where}, read as {guard.origin.show()}"
-        yield guard, f"expected {guard.expected()}, got {got}, {place}", value
+        yield guard, got, value

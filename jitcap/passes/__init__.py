@@ -23,14 +23,15 @@ from jitcap.passes.unrolled_products import hoist_products, sum_products
 Pass = Callable[[Graph], Graph]
 
 
-def inside(graph: Graph) -> Graph:
+def inside(graph: Graph, passes: Pass | None = None) -> Graph:
     """Every pass on the graphs that nodes hold."""
+    passes = passes or _all_passes
     changed: dict[Node, Node] = {}
     done: dict[Graph, Graph] = {}  # calls share theirs
     nodes = []
     for n in graph.nodes:
         inner = subgraphs(n)
-        done.update((g, _all_passes(g)) for g in inner if g not in done)
+        done.update((g, passes(g)) for g in inner if g not in done)
         after = tuple(done[g] for g in inner)
         args = tuple(changed.get(a, a) if isinstance(a, Node) else a for a in n.args)
         new = with_args(n, args)

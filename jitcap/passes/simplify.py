@@ -10,7 +10,7 @@ starts at most `FUEL` rewrites: two rules that undo each other cost time, and ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from eager.core.op import REGISTRY, Op
@@ -29,6 +29,7 @@ from jitcap.graph.graph import (
 from jitcap.passes import identities, products, shapes, writes
 from jitcap.passes.rules import Rule
 
+Note = Callable[[Rule, Node, Arg], None]  # a rule, what it replaced, by what
 TABLES: Final = (identities.RULES, shapes.RULES, products.RULES, writes.RULES)
 
 
@@ -47,9 +48,10 @@ FUEL: Final = 200  # rewrites that one node may start; the longest chain that is
 class Simplifier(Rewriter):
     """A rewriter that runs the rules on whatever is built through it."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, note: Note | None = None) -> None:
         super().__init__(graph)
         self.fuel = FUEL
+        self.note = note
 
     def make(self, op: Op | str, *args: Arg, like: Node, **attrs: Any) -> Arg:
         """A simplified node for `op(*args, **attrs)`; `like` lends its line and its device."""
@@ -62,6 +64,8 @@ class Simplifier(Rewriter):
         for rule in RULES.get(n.op.name, identities.EVERY) if self.fuel > 0 else ():
             new = rule(self, n)
             if new is not None and _same_kind(n, new):
+                if self.note is not None:
+                    self.note(rule, n, new)
                 return new
         return self.append(n)
 
@@ -75,9 +79,10 @@ def _same_kind(n: Node, new: Arg) -> bool:
     return same(a.shape, b.shape) and a.dtype is b.dtype and a.weak == b.weak
 
 
-def simplify(graph: Graph) -> Graph:
-    """One sweep of all rules. Outputs stay nodes even where their value is a number."""
-    s = Simplifier(graph)
+def simplify(graph: Graph, note: Note | None = None) -> Graph:
+    """One sweep of all rules, of which `note` is told each that replaced a node. Outputs stay nodes
+    even where their value is a number."""
+    s = Simplifier(graph, note)
     kept = set(graph.outputs)
     for n in graph.nodes:
         candidate, s.fuel = with_args(n, s.args(n)), FUEL

@@ -383,8 +383,7 @@ CLAIMS = {
         "* Calls of a few": LIMIT,
     },
     "docs/debugging.md": {
-        "**Is it the compiler?**": "tests/jitcap/test_jit.py::"
-        "test_stance_eager_runs_the_function_itself tests/jitcap/verify/test_verify.py",
+        "**Is it the compiler?**": "tests/jitcap/test_jit.py::test_stance_eager_runs_the_function_itself tests/jitcap/verify/test_verify.py",
         "**What was compiled?**": SELF + "test_what_is_counted "
         "tests/jitcap/test_jit.py::test_guards_recompile_and_say_why",
         "**How to read it.**": "tests/jitcap/base/test_texts.py tests/jitcap/graph/test_listing.py "
@@ -403,12 +402,13 @@ CLAIMS = {
         '* "**are traced by': "tests/jitcap/by_dispatch/test_by_dispatch.py",
         '* "**runs it again': MESSAGES,
         '* "**cannot write**"': MESSAGES,
-        "**Does it run plainly?**": SELF + "test_the_limits_are_those_of_the_code "
-        "tests/jitcap/capture/test_limits.py",
-        "**Why did it split?**": "tests/jitcap/capture/test_breaks.py::test_the_record "
-        "tests/jitcap/capture/test_split.py::test_fullgraph_lists_every_split "
+        "**Does it run plainly?**": SELF
+        + "test_the_limits_are_those_of_the_code tests/jitcap/capture/test_limits.py",
+        "**Why did it split?**": "tests/jitcap/capture/test_breaks.py::test_the_record tests/jitcap/capture/test_split.py::test_fullgraph_lists_every_split "
         "tests/jitcap/test_jit.py::test_stance_fail_on_recompile",
         "`JITCAP_DUMP=dir`": "tests/jitcap/test_jit.py::test_dump_writes_files_that_run",
+        "`explain(fn)(*args).html": "tests/jitcap/report/test_page.py",
+        "Keys: `j` and `k`": "tests/browser/run.py",
         "**Does it compile for long?**": "tests/codegen/runtime/test_progress.py",
         "`CHECK=1` verifies": "tests/jitcap/graph/test_graph.py::test_verify_names_a_use_before_definition",
         "**Which stage is wrong?**": SELF + "test_the_backends_are_the_documented_ones",
