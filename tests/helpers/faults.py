@@ -106,7 +106,7 @@ def kill_compiling(folder, process):
     """Kill the second rank once a compiler runs."""
     until = time.monotonic() + LIMIT
     while time.monotonic() < until and process.poll() is None:
-        pids = (folder / "pids").read_text().split() if (folder / "pids").exists() else []
+        pids = _begun(folder)
         for pid in pids:
             children = Path(f"/proc/{pid}/task/{pid}/children")
             if len(pids) == 2 and children.exists() and children.read_text().strip():
@@ -165,10 +165,12 @@ def kill_at_random(kills, root, expected, steps, seed=0):
 
 
 def kill_one(folder, process, draw):
-    """Kill a rank at a random moment, from the start of its interpreter on. False where the job was
-    over before."""
-    wanted = draw.randrange(1, 3)
-    while process.poll() is None and len(alive(folder, "--as-rank")) < wanted:
+    """Kill a rank at a random moment: of its start, one time in four, or of its training. False
+    where the job was over before."""
+    early, wanted = draw.random() < 0.25, draw.randrange(1, 3)
+    while process.poll() is None:
+        if len(alive(folder, "--as-rank") if early else _begun(folder)) >= wanted:
+            break
         time.sleep(0.01)
     until = time.monotonic() + draw.random() ** 2 * 4
     while process.poll() is None and time.monotonic() < until:
@@ -179,6 +181,12 @@ def kill_one(folder, process, draw):
             os.kill(draw.choice(running), signal.SIGKILL)
             return True
     return False
+
+
+def _begun(folder):
+    """Processes of a job whose training has begun."""
+    pids = folder / "pids"
+    return pids.read_text().split() if pids.exists() else []
 
 
 def main():

@@ -127,7 +127,7 @@ def _lead(saving: Saving, note: Any) -> None:
         saving.commit()
     except Exception as error:
         if not isinstance(error, CheckpointException):
-            error = CheckpointException(f"{saving.what}: rank 0: {text_of(error)}")
+            error = failure(saving.group, saving.what, [text_of(error)]) or error
         if saving.folder.exists():
             _remove_data(saving)
             with suppress(OSError, CheckpointException):  # the others see that the folder is gone
