@@ -75,5 +75,11 @@ class _Loader(Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return self.module
 
+    def get_code(self, name: str) -> Any:
+        """Code of the module, for `-m`; None of one that is no file."""
+        if self.spec is None or self.spec.loader is None:
+            return None
+        return self.spec.loader.get_code(self.spec.name)  # type: ignore[attr-defined]
+
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self.spec

@@ -94,7 +94,7 @@ def test_a_program_for_pytorch(tmp_path):
 
 
 STARTS = """
-import os, sys
+import importlib.util, os, sys
 
 import functorch
 import torch
@@ -126,6 +126,8 @@ if __name__ == "__main__":
         nn.init.zeros_(layer.bias)
     fn, params = functorch.make_functional(layer)
     print(functorch.vmap(fn, (None, 0))(params, torch.ones(3, 1)).shape)
+    loader = importlib.util.find_spec("torch.utils.collect_env").loader
+    assert loader.get_code("torch.utils.collect_env") is not None
     print(os.path.basename(sys.argv[0]), sys.argv[1:], __spec__.name)
 """
 
