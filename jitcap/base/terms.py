@@ -7,7 +7,8 @@ tuple: an operation and its operands, as in `("item", "v4", "'lr")`. A row is on
     ("take", name, term)                 an object of the program, where another process finds it:
                                          nothing in this one
     ("hold", term)                       a guard
-    ("each", places, constants, term)    a guard on `v` and `i`, for many places
+    ("each", places, constants, term, let ...)    a guard on `v` and `i`, for many places (without
+                                         constants, `None`, on `v`); and what it reads of `v` first
     ("sizes", name, places, ("rows", row, ...), ("tuple", name, ...))    what sizes decide: rows of
                                          `let` and `hold`, and the variables that are needed
     ("set", place, term)  ("add", place, term)  ("delete", place)  ("count", places, term)
@@ -230,6 +231,12 @@ def _unless(test: Term) -> str:
     return f"if not {python(test, _ATOM)}: return MISS"
 
 
+def _each(places: Term, constants: Term, test: Term, *lets: Row) -> str:
+    pairs = f"v, i in zip({python(places)}, {python(constants)})"
+    head = f"for v in {python(places)}:" if constants == "None" else f"for {pairs}:"
+    return "\n  ".join([head, *map(statement, lets), _unless(test)])
+
+
 def _sizes(state: str, key: Term, rows: Row, values: Term) -> str:
     """Source of a block, in which the values of the last call are taken over for equal sizes."""
     row = python(values)
@@ -241,9 +248,7 @@ def _sizes(state: str, key: Term, rows: Row, values: Term) -> str:
 _STATEMENTS: Final[dict[str, Callable[..., str]]] = {
     "let": lambda name, term: f"{name} = {python(term)}",
     "hold": _unless,
-    "each": lambda places, constants, test: (
-        f"for v, i in zip({python(places)}, {python(constants)}):\n  {_unless(test)}"
-    ),
+    "each": _each,
     "sizes": _sizes,
     "set": lambda place, term: f"{python(place)} = {python(term)}",
     "add": lambda place, term: f"{python(place)} += {python(term)}",

@@ -54,8 +54,9 @@ class Epilogue:
     """`rows` make the values, `effects` are replayed on the real objects, then `calls` are made;
     `value` is the term that is returned.
 
-    `outputs` are the graph values that the rows call `o[i]`; `writes` pairs a tensor from outside
-    with the index of the output that its memory takes."""
+    `outputs` are the graph values that the rows call `o[i]`, and behind them those that are
+    written: `writes` pairs a tensor from outside with the index of the output that its memory
+    takes."""
 
     rows: list[Row] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
@@ -113,7 +114,7 @@ def epilogue(session: Session, value: Any) -> Epilogue:
 
 
 def _render(session: Session, value: Any, make: ValueEmitter) -> Epilogue:
-    out = Epilogue(outputs=make.outputs, writes=make.writes, slots=make.slots, tensors=make.tensors)
+    out = Epilogue(slots=make.slots, tensors=make.tensors)
     clocks = [each for each in session.drawn.values() if type(each) is Told]
     make.rows += [make.names.later(each) for each in clocks]
     returned = make.expr(value)
@@ -128,6 +129,9 @@ def _render(session: Session, value: Any, make: ValueEmitter) -> Epilogue:
     stores += _modes(session, make)
     make.reporting = True
     calls = [_host_call(make, c) for c in session.host_calls]
+    first = len(make.outputs)
+    out.outputs = [*make.outputs, *(value for _, value in make.writes)]
+    out.writes = [(shadow, first + i) for i, (shadow, _) in enumerate(make.writes)]
     out.rows = [*make.rows, *make.late]
     out.effects = stores
     out.calls = calls

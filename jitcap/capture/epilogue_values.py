@@ -95,7 +95,7 @@ class ValueEmitter:
         self.tensors: dict[int, str] = {}  # output index -> variable of the tensor made of it
         self.views: list[Tensor] = []  # those that are made again on the tape
         self.inner: set[int] = set()  # histories of views (ids) that others are computed from
-        self.writes: list[Any] = []  # (shadow, index of the output that its memory takes)
+        self.writes: list[Any] = []  # (shadow, the value that its memory takes)
         self.rows: list[Row] = []
         self.late: list[Row] = []  # filling of cyclic objects
         self.memo: dict[int, Term] = {}

@@ -84,7 +84,7 @@ class Emitter(Protocol):
     names: Unnamed
     rows: list[Row]
     reporting: bool  # whether what is made is only shown by a call of the host
-    writes: list[Any]  # (shadow of a tensor, index of the output that its memory takes)
+    writes: list[Any]  # (shadow of a tensor, the value that its memory takes)
 
     def expr(self, value: Any) -> Term: ...
     def all(self, values: Iterable[Any]) -> list[Term]: ...

@@ -123,12 +123,9 @@ class Captured:
 
     def _body(self) -> list[Row]:
         gathered = ("list", *map(self._array, self.inputs))
-        written = {o for _, o in self.writes}
-        renumbered = written and self.epilogue.outputs
-        rows = self._run("r" if renumbered else "o", gathered)
-        if renumbered:
-            rows.append(("let", "o", self._renumbered(written)))
-        rows += [*self._begin(), *self.epilogue.rows, *self.epilogue.replay(), *self._attach()]
+        rows, count = self._run(gathered), len(self.epilogue.outputs) - len(self.writes)
+        rows += [*self._begin(count), *self.epilogue.rows, *self.epilogue.replay()]
+        rows += self._attach(count)
         rows += [("do", call.call) for call in self.epilogue.calls]
         return [*rows, ("return", self.epilogue.value)]
 
@@ -151,10 +148,11 @@ class Captured:
         finish: list[Row] = [
             ("let", name, ("item", "copies", text(target))) for target, name in targets.items()
         ]
-        finish += [*self._begin(), *self.epilogue.rows]
+        count = len(self.epilogue.outputs)
+        finish += [*self._begin(count), *self.epilogue.rows]
         finish += [e.record(targets[e.target]) for e in effects]
         calls = ("tuple", *(call.record for call in self.epilogue.calls))
-        finish += [*self._attach(), ("return", ("tuple", self.epilogue.value, calls))]
+        finish += [*self._attach(count), ("return", ("tuple", self.epilogue.value, calls))]
         gathered = ("list", *map(self._array, self.inputs))
         places = ("dict", *(part for name in self.places() for part in (text(name), name)))
         begin = [self.names.later(drawn) for drawn in self.drawn]
@@ -163,19 +161,19 @@ class Captured:
         body += [*(f"  {line}" for line in source(finish)), *source([end])]
         return entry_source(source(self.checks([*begin, *finish, end])), body)
 
-    def _run(self, outputs: str, gathered: Term) -> list[Row]:
+    def _run(self, gathered: Term) -> list[Row]:
         """Draws of the host, and the graph."""
         draws = [self.names.later(drawn) for drawn in self.drawn]
         every = [drawn.method for drawn in self.drawn]
         drawn = [m for m in every if type(m.__self__) is not ModuleType]  # a clock has no state
         if not drawn or not any(n.op is CHECK or n.op.raises for n in self.graph.nodes):
-            return [*draws, ("let", outputs, ("run", gathered, *self._replaced()))]
+            return [*draws, ("let", "o", ("run", gathered, *self._replaced()))]
         by_owner = {id(method.__self__): method for method in drawn}
         methods = ("tuple", *map(self.names.bind, by_owner.values()))
         before = f"n{len(self.drawn)}"
         call = ("call", self.names.bind(run_once), "K", gathered, methods, before)
         state = ("call", self.names.bind(states), methods)
-        return [("let", before, state), *draws, ("let", outputs, call)]
+        return [("let", before, state), *draws, ("let", "o", call)]
 
     def _replaced(self) -> list[Term]:
         """Tensors on a device that get another gradient, so that the memory of the one before is
@@ -185,33 +183,24 @@ class Captured:
         targets = [e.target for e in self.epilogue.effects if e.key == text("_grad")]
         return [("tuple", *targets)] if targets else []
 
-    def _renumbered(self, written: set[int]) -> Term:
-        """Outputs that are written back do not come back: put the others at their places."""
-        places: list[Term] = []
-        k = 0
-        for i in range(len(self.epilogue.outputs)):
-            places.append("None" if i in written else ("item", "r", k))
-            k += i not in written
-        return ("list", *places, ("star", ("after", "r", k)))
-
     def _array(self, given: Input) -> Term:
         if given.origin is None:
             return self.names.bind(given.value)
         v = self.names.var(given.origin)
         return attribute(v, "_array") if given.tensor else v
 
-    def _begin(self) -> list[Row]:
-        """The tape's node of this call, which is for its sizes."""
+    def _begin(self, count: int) -> list[Row]:
+        """The tape's node of this call, which is for its sizes. `count`: the outputs in `o` before
+        what the joint graph has more."""
         if self.joint is None:
             return []
         inputs = zip(self.graph.inputs, self.inputs, strict=True)
         sizes = [self._array(given) for n, given in inputs if "symbol" in n.attrs]
-        first = len(self.epilogue.outputs)  # behind them: the sizes that data decided
-        found = len(data_sizes(self.joint.graph.nodes))
-        sizes += [("item", "o", first + i) for i in range(found)]
+        found = len(data_sizes(self.joint.graph.nodes))  # which stand first among those
+        sizes += [("item", "o", count + i) for i in range(found)]
         return [("let", "h", ("begin", *([("tuple", *sizes)] if sizes else [])))]
 
-    def _attach(self) -> list[Row]:
+    def _attach(self, count: int) -> list[Row]:
         """Rows that attach the autograd history of the outputs."""
         if self.joint is None:
             return []
@@ -219,8 +208,7 @@ class Captured:
             self.names.bind(i.value) if i.origin is None else self.names.var(i.origin)
             for i in self.inputs
         ]
-        count = len(self.epilogue.outputs)
-        outs = [self.epilogue.tensors.get(i, "None") for i in range(count)]
+        outs = [self.epilogue.tensors.get(i, "None") for i in range(len(self.epilogue.outputs))]
         lists = [("list", *terms) for terms in (given, self.epilogue.leaves, outs)]
         return [("do", ("attach", "h", *lists, ("after", "o", count)))]
 

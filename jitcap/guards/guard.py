@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final
 
 from eager.base.dataclass import dataclass
 from jitcap.base.equality import condition, identity, is_wide, same_keys
-from jitcap.base.origin import Drawn, Origin
+from jitcap.base.origin import Computed, Drawn, Origin
 from jitcap.base.terms import Row, Term, attribute, constant, every, python, source
 from jitcap.guards.size_guard import SizeBlock
 
@@ -258,6 +258,10 @@ class Is(Guard):
 
     value: Any
 
+    @property
+    def is_short(self) -> bool:
+        return not isinstance(self.origin, Computed)  # what is computed may rely on it
+
     def test(self, names: Names) -> Term:
         v = names.var(self.origin)
         return ("is", v, names.bind(self.value, v, tested=True))
@@ -271,6 +275,11 @@ class Equals(Guard):
     """An equal value of the same type: a constant of builtin types (see `equality`)."""
 
     value: Any
+
+    @property
+    def is_short(self) -> bool:
+        # Most tuples are the very one that was found: they are known by it.
+        return not isinstance(self.origin, Computed) and type(self.value) is not tuple
 
     def test(self, names: Names) -> Term:
         return condition(self.value, names.var(self.origin), names.bind)

@@ -6,16 +6,19 @@ loops, short tests as one condition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
 from typing import Any, Final
 
-from jitcap.base.equality import all_are
-from jitcap.base.origin import Origin
-from jitcap.base.terms import Row, Term, every
+from jitcap.base.equality import all_are, identity
+from jitcap.base.origin import Item, Origin
+from jitcap.base.terms import Row, Term, every, filled
 from jitcap.guards.guard import Guard, Names, TypeIs
 from jitcap.guards.size_guard import BLOCK, LastSizes
 
 _JOINED: Final = 8  # short tests to a condition
+_MANY: Final = 4  # places of which the same is asked, from which on that is a loop
+Place = tuple[Origin, list[Guard]]  # and what is asked of it, and of what is found in it
 
 
 def render(guards: Iterable[Guard], names: Names) -> None:
@@ -56,18 +59,20 @@ def render(guards: Iterable[Guard], names: Names) -> None:
 
 
 def _statements(guards: Iterable[Guard], names: Names) -> None:
-    """One guard after the other, but for those that are tested together."""
+    """One guard after the other, but for those that are tested together; of one depth types first,
+    on which the others rely."""
     seen: set[Term] = set()
+    for own, alike in _by_depth([*guards]):
+        _level(own, names, seen)
+        names.rows += [_loop(places, names) for places in alike]
+
+
+def _level(guards: Iterable[Guard], names: Names, seen: set[Term]) -> None:
+    """The guards of one depth. `seen`: the tests before them."""
     tables: dict[Term, list[tuple[str, Any]]] = {}
     typed: dict[str, list[str]] = {}  # class -> what is of it
     short_tests: list[Term] = []
-    level = 0
-    for depth, guard in _by_depth(guards):
-        if depth > level:
-            _types(typed, names)
-            _conditions(short_tests, names)
-            _loops(tables, names)
-            level = depth
+    for guard in guards:
         if type(guard) is TypeIs:
             v, cls = sides = guard.sides(names)
             if sides not in seen:
@@ -105,11 +110,10 @@ def _alone(guards: Iterable[Guard], names: Names) -> list[Guard]:
     return alone
 
 
-def _by_depth(guards: Iterable[Guard]) -> list[tuple[int, Guard]]:
-    """The guards, each with the number of guards of what it is read from, in that order; those of
-    types first, on which the others rely."""
-    found = [*guards]
-    guarded = {id(g.origin) for g in found}
+def _by_depth(guards: list[Guard]) -> Iterator[tuple[list[Guard], list[list[Place]]]]:
+    """The guards, by the number of guards of what each is read from: those that are tested for
+    themselves, types first, and those for loops over places alike."""
+    guarded = {id(g.origin) for g in guards}
     depths: dict[int, int] = {}
 
     def depth(origin: Origin) -> int:
@@ -119,10 +123,78 @@ def _by_depth(guards: Iterable[Guard]) -> list[tuple[int, Guard]]:
             known = depths[id(origin)] = max(above) if above else 0
         return known
 
-    levels = [max(map(depth, g.places()), default=0) for g in found]
-    last = max(levels, default=0) + 1
-    pairs = [(last if g.after_rows else n, g) for n, g in zip(levels, found, strict=True)]
-    return sorted(pairs, key=lambda pair: (pair[0], type(pair[1]) is not TypeIs))
+    alike = _alike(guards, depth)
+    in_loops = {id(g) for places in alike for _, own in places for g in own}
+    levels: dict[float, tuple[list[Guard], list[list[Place]]]] = {}
+    for guard in guards:
+        if id(guard) not in in_loops:
+            level = inf if guard.after_rows else max(map(depth, guard.places()), default=0)
+            levels.setdefault(level, ([], []))[0].append(guard)
+    for places in alike:
+        levels.setdefault(depth(places[0][0]), ([], []))[1].append(places)
+    for level in sorted(levels):
+        alone, loops = levels[level]
+        yield sorted(alone, key=lambda g: type(g) is not TypeIs), loops
+
+
+def _alike(guards: list[Guard], depth: Callable[[Origin], int]) -> list[list[Place]]:
+    """Places of which the same is asked, where there are many. What is found in one, and only
+    looked at for itself, is asked with it."""
+    inner: set[int] = set()  # what more is read of, or what is compared with something
+    for guard in guards:
+        if not _is_plain(guard):
+            inner.update(map(id, guard.places()))
+        stack = [p for place in guard.places() for p in place.parents()]
+        while stack:
+            origin = stack.pop()
+            if id(origin) not in inner:
+                inner.add(id(origin))
+                stack += origin.parents()
+    asked: dict[int, Place] = {}
+    for guard in filter(_is_plain, guards):
+        place = guard.origin
+        if type(place) is Item and place.by is None and id(place) not in inner:
+            place = place.base
+        own_type = type(guard) is TypeIs and place is guard.origin  # tested before all else
+        if place.parents() and not own_type:
+            asked.setdefault(id(place), (place, []))[1].append(guard)
+    groups: dict[Any, list[Place]] = {}
+    for place, own in asked.values():
+        own.sort(key=lambda g: type(g) is not TypeIs)
+        key = depth(place), frozenset([_question(guard, place) for guard in own])
+        groups.setdefault(key, []).append((place, own))
+    return [places for places in groups.values() if len(places) >= _MANY]
+
+
+def _is_plain(guard: Guard) -> bool:
+    return guard.is_short or type(guard) is TypeIs
+
+
+def _question(guard: Guard, place: Origin) -> Any:
+    """Key of a guard among those of a place: all but the place."""
+    kind, _, *rest = guard.key()
+    origin = guard.origin
+    step = identity(origin.key) if origin is not place and type(origin) is Item else None
+    return kind, step, *rest
+
+
+def _loop(places: list[Place], names: Names) -> Row:
+    """The tests of places of which the same is asked."""
+    first, own = places[0]
+    read: dict[str, Term] = {}
+    for origin in {id(g.origin): g.origin for g in own if g.origin is not first}.values():
+        name = names.variables[id(origin)] = f"x{len(read)}"
+        read[name] = origin.term(names.var, names.bind)
+    start = len(names.rows)
+    test = every(*[guard.test(names) for guard in own])
+    names.rows[start:] = [filled(row, read) for row in names.rows[start:]]  # what the first finds
+    for guard in own if read else ():
+        if guard.origin is not first:
+            names.variables.pop(id(guard.origin), None)
+    given = {names.var(first): "v"}
+    lets = [("let", name, filled(term, given)) for name, term in read.items()]
+    every_place = ("tuple", *[names.var(place) for place, _ in places])
+    return ("each", every_place, "None", filled(test, given), *lets)
 
 
 def _types(typed: dict[str, list[str]], names: Names) -> None:

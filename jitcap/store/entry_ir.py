@@ -30,7 +30,7 @@ from jitcap.store import safe_eval
 from jitcap.store.allowlist import Unreadable, may_ask, may_call
 from jitcap.store.safe_eval import METHODS, number
 
-_NAME: Final = re.compile(r"[vtnC]\d{1,9}", re.ASCII)
+_NAME: Final = re.compile(r"[vtnxC]\d{1,9}", re.ASCII)
 _MARKS: Final = "'="  # of literals: see `jitcap.base.terms`
 ATOMS: Final[dict[str, Any]] = {repr(x): x for x in (None, True, False, ..., NotImplemented)}
 _DEEPEST: Final = 40
@@ -97,10 +97,12 @@ def find(
             values[variable(name, "C")] = found = value(term)
             take(name, found)
         elif kind == "each":
-            places, constants, test = parts
-            ask = _asked_often(test, values)
-            columns = map(safe_eval.items, map(value, (places, constants)))
-            if not all(ask(v, i) for v, i in zip(*columns, strict=False)):
+            places, constants, test, *lets = parts
+            ask, found = _asked_often(test, lets, values), safe_eval.items(value(places))
+            numbers = itertools.repeat(None)
+            if constants != "None":
+                numbers = safe_eval.items(value(constants))
+            if not all(ask(v, i) for v, i in zip(found, numbers, strict=False)):
                 return None
         elif kind != "hold":
             raise Unreadable("no guard")
@@ -117,22 +119,30 @@ def _lines(rows: Any) -> list[Row]:
     return lines
 
 
-def _asked_often(test: Term, values: dict[str, Any]) -> Callable[[Any, Any], bool]:
+def _asked_often(
+    test: Term, lets: Iterable[Row], values: dict[str, Any]
+) -> Callable[[Any, Any], bool]:
     """A test as a function of `v` and `i`: what has many rows is compiled, as calls of the same
     operations."""
+    local = {"v", "i"}
 
     def spell(term: Term) -> str:
         if type(term) is not list:
             if not _is_name(term):
                 return repr(_literal(term))
-            return str(term) if term in ("v", "i") else f"values[{term!r}]"
+            return str(term) if term in local else f"values[{term!r}]"
         tag, *parts = term
         texts = [*map(spell, parts)]
         if tag in _LAZY:
             return f"({f' {tag} '.join(f'truth({text})' for text in texts)})"
         return f"ask[{tag!r}]({', '.join(texts)})"
 
-    code = compile(f"lambda v, i: truth({spell(test)})", "<guard>", "eval")
+    read = []
+    for _, name, term in lets:
+        read.append(f"({variable(name, 'x')} := {spell(term)})")
+        local.add(name)
+    steps = ", ".join([*read, f"truth({spell(test)})"])
+    code = compile(f"lambda v, i: ({steps},)[-1]", "<guard>", "eval")
     fn: Callable[[Any, Any], bool] = eval(
         code, {"ask": OPERATIONS, "truth": _truth, "values": values, "__builtins__": {}}
     )
@@ -207,6 +217,14 @@ class Source:
             else:
                 if kind == "each":
                     self._names |= {"v", "i"}
+                    places, constants, test, *lets = parts
+                    self._look_at((places, constants))
+                    for tag, name, term in lets:
+                        if tag != "let":
+                            raise Unreadable("no reading")
+                        self._look(term)
+                        self._names.add(variable(name, "x"))
+                    parts = [test]
                 elif kind in ("set", "add"):
                     _require_place(parts[0])
                 self._look_at(parts)
@@ -276,7 +294,7 @@ class Source:
         return parts
 
 
-_RESULTS: Final = ("o", "r", "h")  # of the graph, of the region
+_RESULTS: Final = ("o", "h")  # of the graph, of the region
 _OF_GUARDS: Final = ("let", "take", "hold", "each", "sizes")
 _OF_BODIES: Final = ("let", "set", "add", "count", "do", "return")
 

@@ -148,7 +148,7 @@ class TensorShadow(Shadow):
         if removed or self._changed_hooks():
             raise Break("effect", f"a hook of {self.origin.show()} is registered or removed")
         if self.memory.handle is not self.node:
-            make.writes.append((self, make.output(self.memory.handle)))
+            make.writes.append((self, self.memory.handle))
         if self.has_another_array():
             if self.real._view is not None:
                 raise Break("effect", f"{self.origin.show()}, a view, gets another array or shape")

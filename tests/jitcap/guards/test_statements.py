@@ -1,0 +1,81 @@
+"""What is asked of many places alike is a loop of the entry, which sees a change at each of them."""
+
+import pytest
+
+import eager
+from eager import nn
+from jitcap import jit
+from tests.jitcap.capture.harness import MISS, version_of
+
+LAYERS = 6
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.times, self.skips, self.name = nn.Linear(2, 2), 2, True, "layer"
+        self.inner.weight.data.fill_(0.25)
+        self.settings = {"gain": 3, "shift": None}
+
+    def forward(self, x):
+        y = self.inner(x) * self.times * self.settings["gain"]
+        if self.settings["shift"] is not None:
+            y = y + self.settings["shift"]
+        if self.name == "last":
+            y = -y
+        return x + y if self.skips else y
+
+
+def network(count=LAYERS):
+    eager.manual_seed(0)
+    return nn.Sequential(*(Layer() for _ in range(count)))
+
+
+CHANGES = {
+    "an int": lambda layer: setattr(layer, "times", 5),
+    "an int to an equal float": lambda layer: setattr(layer, "times", 2.0),
+    "a flag": lambda layer: setattr(layer, "skips", False),
+    "a text": lambda layer: setattr(layer, "name", "last"),
+    "an entry": lambda layer: layer.settings.update(gain=4),
+    "None": lambda layer: layer.settings.update(shift=1.0),
+    "a dictionary": lambda layer: setattr(layer, "settings", {"gain": 3, "shift": 0.5}),
+    "a hook": lambda layer: layer.register_forward_hook(lambda *_: eager.ones(1, 2)),
+    "a hook inside": lambda layer: layer.inner.register_forward_pre_hook(lambda m, xs: xs[0] * 2),
+    "a function in the instance": lambda layer: vars(layer).update(forward=lambda x: x * 7),
+    "a module in the instance": lambda layer: vars(layer).update(inner=nn.Identity()),
+    "a parameter's name": lambda layer: layer._buffers.update(inner=lambda x: x - 1),
+    "nothing any more": lambda layer: delattr(layer, "times"),
+}
+
+
+def outcome(call):
+    try:
+        return call().tolist()
+    except AttributeError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_in_one_of_many(change):
+    for i in (0, 3, LAYERS - 1):  # the first tells what is asked of the others
+        net, x = network(), eager.tensor([[1.0, 2.0]])
+
+        def program(x, net=net):
+            return net(x)
+
+        _, entry = version_of(program, (x,), {})
+        step = jit(program, backend="eager")
+        assert entry((x,), {}).tolist() == step(x).tolist() == program(x).tolist()
+        CHANGES[change](net[i])
+        assert entry((x,), {}) is MISS
+        assert outcome(lambda: step(x)) == outcome(lambda: program(x))  # noqa: B023
+
+
+def test_as_many_lines_for_more_layers():
+    """Of a further layer the entry has what is read, and no tests."""
+    tests = []
+    for count in (10, 20):
+        net = network(count)
+        captured, _ = version_of(lambda x: net(x), (eager.ones(1, 2),), {})  # noqa: B023
+        tests.append(captured.text.count("return MISS"))
+    assert tests[0] == tests[1]
