@@ -43,6 +43,7 @@ COPIES: Final = 8  # fewer layers stay inlined: they fuse with each other, one k
 SAVED: Final = 200  # operations that are compiled less, at least
 SHORTEST: Final = 16  # operations of a copy
 ALIKE: Final = 64  # equal operations in a row that tell of a period
+LONGEST: Final = 16  # operations one behind the other that are computed again: layers add up
 HEAVY: Final = frozenset({"contract", "window", "sort", "scan", "extern"})
 _ODD: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)  # for hashes
 Column = tuple[Arg, ...]  # a value in each copy
@@ -349,17 +350,19 @@ def _cut(
     """The cheapest values from which all that is `read` can be computed: a minimum cut, as in
     `jitcap.graph.partition`. Those that are in memory anyway cost next to nothing."""
     number: dict[Node, int] = {}
-    stack = [*read]
-    while stack:
-        n = stack.pop()
-        if n not in number:
-            number[n] = len(number)
-            stack += n.parents if _is_again(n, in_memory, elements) else ()
+    again: set[Node] = set()
+    front = [*read]
+    for depth in range(LONGEST + 1):
+        fresh = [n for n in dict.fromkeys(front) if n not in number]
+        number |= {n: len(number) + i for i, n in enumerate(fresh)}
+        if depth < LONGEST:
+            again |= {n for n in fresh if _is_again(n, in_memory, elements)}
+        front = [p for n in fresh if n in again for p in n.parents]
     source, sink = 2 * len(number), 2 * len(number) + 1
     flow = Flow(2 * len(number) + 2)
     for n, i in number.items():
         flow.edge(2 * i, 2 * i + 1, 1 if in_memory(n) else n.aval.nbytes + 1)
-        if _is_again(n, in_memory, elements):
+        if n in again:
             for p in dict.fromkeys(n.parents):
                 flow.edge(2 * number[p] + 1, 2 * i, INFINITE)
         else:
