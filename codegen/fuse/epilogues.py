@@ -33,11 +33,11 @@ def fuse_epilogues(fused: Fused, fits: Fits) -> Fused:
     out: list[Kernel | Library] = []
     for at, item in enumerate(fused.items):
         # A product moves neither across what changes an operand nor into it: tiles read all of it.
-        overwritten = fused.homes(item.writes())
+        overwritten = fused.homes(item.writes()) if waiting else set()
         spoiled = [n for n, s in waiting.items() if overwritten & fused.homes(s.reads())]
         for name in spoiled:
             del waiting[name]
-        read = [waiting.pop(name) for name in sorted(item.reads()) if name in waiting]
+        read = [waiting.pop(x) for x in sorted(waiting.keys() & item.reads())] if waiting else []
         for step in read if isinstance(item, Kernel) and at not in failing else ():
             assert isinstance(item, Kernel)
             (name,) = step.outs

@@ -393,10 +393,10 @@ class Library:
 
     def reads(self) -> tuple[str, ...]:
         """The buffers of its operands, and those that its epilogue reads besides the result."""
-        names: list[Any] = [x.buffer if isinstance(x, Access) else x for x in self.operands]
+        names: list[Any] = [x.buffer if type(x) is Access else x for x in self.operands]
         if self.epilogue is not None:
             names += (name for name in self.epilogue.reads() if name not in self.outs)
-        return tuple(dict.fromkeys(x for x in names if isinstance(x, str)))
+        return tuple(dict.fromkeys([x for x in names if type(x) is str]))
 
     def writes(self) -> tuple[str, ...]:
         return self.outs if self.epilogue is None else self.epilogue.writes()

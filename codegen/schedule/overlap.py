@@ -154,10 +154,12 @@ def _is_temp(fused: Fused, home: str) -> bool:
 def receive_in_place(fused: Fused) -> Fused:
     """After place_writes: what is received lies where its result belongs, and where nothing else
     needs it, so does what is sent."""
+    items = list(fused.items)
+    steps = [x for x in items if isinstance(x, Library) and x.op.half]
+    if not steps:
+        return fused
     buffers = dict(fused.buffers)
     readers, _ = fused.touching()
-    items = list(fused.items)
-    steps = [x for x in items if isinstance(x, Library)]
     starts = {x.outs[0]: x for x in steps if x.op.half == "start"}
     for i, item in enumerate(items):
         if not isinstance(item, Library) or item.op.half != "wait":

@@ -136,7 +136,10 @@ class Writer:
                 written: list[Any] = ["record", family[0]]
                 for field in family[1]:
                     x = getattr(value, field)
-                    written.append(x if type(x) in _AS_THEY_ARE else self.write(x))
+                    if type(x) not in _AS_THEY_ARE:  # most are places and classes that were written
+                        number = self._written.get(id(x))
+                        x = self.write(x) if number is None else ["again", number]
+                    written.append(x)
             else:
                 written = [*self._parts(value, kind)]
         except RecursionError:

@@ -166,7 +166,9 @@ def _left(iterator: Any) -> Iterator[Any]:
 
 @opcode("UNPACK_SEQUENCE")
 def unpack_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    values = list(islice(_left(_unpacked(vm, frame.pop())), ins.arg + 1))
+    value = frame.pop()
+    whole = type(value) is tuple  # of which all is there
+    values = [*value] if whole else list(islice(_left(_unpacked(vm, value)), ins.arg + 1))
     if len(values) < ins.arg:
         raise ValueError(f"not enough values to unpack (expected {ins.arg}, got {len(values)})")
     if len(values) > ins.arg:
