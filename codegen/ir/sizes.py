@@ -248,7 +248,9 @@ def is_contiguous(shape: Shape, strides: Shape) -> bool:
     if not all(map(some, shape)):
         return True
     want = contiguous_strides(shape)
-    return strides is want or all(same(n, 1) or same(s, w) for n, s, w in zip(shape, strides, want, strict=True))
+    return strides is want or all(
+        same(n, 1) or same(s, w) for n, s, w in zip(shape, strides, want, strict=True)
+    )
 
 
 # ---------------------------------------------------------------------------------- text

@@ -113,6 +113,7 @@ class Names:
         self.keep: list[Any] = []
         self.block: SizeBlock | None = None  # what is read in it is no row of its own
         self.seen: Any = None  # what the guards of tensors share
+        self.alike: dict[Any, Term] = {}  # their tests in loops, by what is asked
 
     def bind(self, value: Any, where: Term | None = "", *, tested: bool = False) -> str:
         """The name of `value` in the entry. `where`: the term that finds this object of the

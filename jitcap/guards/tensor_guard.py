@@ -237,8 +237,12 @@ class TensorLike(Guard):
     def row(self, names: Names) -> tuple[Term, tuple[str, Any]] | None:
         if not self.in_rows:
             return None
-        own = _own_test("v", names.bind(self.cls), self.requires_grad, self.leaf, self.hooked)
-        test = every(*own, _seen_test(names, "v", "i"))
+        asked = self.requires_grad, self.leaf, self.hooked
+        test = names.alike.get((id(self.cls), *asked))
+        if test is None:
+            own = _own_test("v", names.bind(self.cls), *asked)
+            test = every(*own, _seen_test(names, "v", "i"))
+            names.alike[id(self.cls), *asked] = test
         return test, (names.var(self.origin), self._slot(names))
 
     @property

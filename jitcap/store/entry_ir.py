@@ -14,7 +14,7 @@ import math
 import operator
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from eager.core.dispatch import apply
@@ -119,6 +119,14 @@ def _lines(rows: Any) -> list[Row]:
     return lines
 
 
+def _reads(lets: Iterable[Row]) -> Iterator[tuple[str, Term]]:
+    """The names and terms of what a loop reads. Raises Unreadable."""
+    for tag, name, term in lets:
+        if tag != "let":
+            raise Unreadable("no reading")
+        yield variable(name, "x"), term
+
+
 def _asked_often(
     test: Term, lets: Iterable[Row], values: dict[str, Any]
 ) -> Callable[[Any, Any], bool]:
@@ -138,8 +146,8 @@ def _asked_often(
         return f"ask[{tag!r}]({', '.join(texts)})"
 
     read = []
-    for _, name, term in lets:
-        read.append(f"({variable(name, 'x')} := {spell(term)})")
+    for name, term in _reads(lets):
+        read.append(f"({name} := {spell(term)})")
         local.add(name)
     steps = ", ".join([*read, f"truth({spell(test)})"])
     code = compile(f"lambda v, i: ({steps},)[-1]", "<guard>", "eval")
@@ -219,11 +227,9 @@ class Source:
                     self._names |= {"v", "i"}
                     places, constants, test, *lets = parts
                     self._look_at((places, constants))
-                    for tag, name, term in lets:
-                        if tag != "let":
-                            raise Unreadable("no reading")
+                    for name, term in _reads(lets):
                         self._look(term)
-                        self._names.add(variable(name, "x"))
+                        self._names.add(name)
                     parts = [test]
                 elif kind in ("set", "add"):
                     _require_place(parts[0])

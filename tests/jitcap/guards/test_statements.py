@@ -4,7 +4,8 @@ import pytest
 
 import eager
 from eager import nn
-from jitcap import jit
+from jitcap import config, jit
+from jitcap.store import versions
 from tests.jitcap.capture.harness import MISS, version_of
 
 LAYERS = 6
@@ -79,3 +80,30 @@ def test_as_many_lines_for_more_layers():
         captured, _ = version_of(lambda x: net(x), (eager.ones(1, 2),), {})  # noqa: B023
         tests.append(captured.text.count("return MISS"))
     assert tests[0] == tests[1]
+
+
+def test_a_kept_entry_asks_the_same(monkeypatch, tmp_path):
+    """Its loops are asked by who looks for a version, and then by the entry."""
+    monkeypatch.setenv("JITCAP_CACHE_DIR", str(tmp_path))
+    recall, found, x = versions.recall, [], eager.tensor([[1.0, 2.0]])
+    monkeypatch.setattr(versions, "recall", lambda *args: found.append(recall(*args)) or found[-1])
+
+    def runs(change):
+        net = network()
+        if change is not None:
+            CHANGES[change](net[3])
+
+        def program(x):
+            return net(x)
+
+        step = jit(program, backend="eager")
+        for _ in range(3):  # of a kept version the first is the body alone
+            assert step(x).tolist() == program(x).tolist()
+        CHANGES["a flag"](net[4])
+        assert step(x).tolist() == program(x).tolist()
+        return found[0] is not None
+
+    with config(check=False):
+        for change, again in ((None, False), (None, True), ("an int", False), ("an entry", False)):
+            found.clear()
+            assert runs(change) is again

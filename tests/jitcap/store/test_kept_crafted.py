@@ -221,10 +221,20 @@ def test_a_harmless_change_is_taken(kept):
         kept.with_guard(["let", "v999", ["len", ["list", ["attribute", "v1", "'__class__"]]]]),
         kept.with_guard(["hold", ["not", ["is", "args", "kwargs"]]]),
         kept.with_guard(["let", "v999", ["tuple", "v1", "v1", "None", "=0.5"]]),
+        kept.with_guard(EACH),
         kept.with_body(["let", "t999", OBJECT]),
     ):
         kept.store(start, kept.rest)
         assert kept.recall() is not None
+
+
+def test_what_a_loop_reads(kept):
+    """It has names of its own, and is nothing but read."""
+    for read in (
+        ["count", "x0", 1], ["set", "x0", TABLE], ["let", "os", TABLE], ["let", "v1", TABLE],
+        ["let", "x0", ["call", "C1", "v"]], ["let", "x0", ["run", "v"]], ["do", "v"],
+    ):  # fmt: skip
+        kept.is_miss(kept.with_guard([*EACH[:-1], read]))
 
 
 def test_a_guard_that_is_not_printed(kept):
@@ -239,6 +249,10 @@ def test_a_guard_that_is_not_printed(kept):
 
 
 OBJECT, TABLE, FIRST = ["item", "args", 3], ["item", "args", 2], ["item", "args", 0]
+EACH = [
+    "each", ["tuple", TABLE, TABLE], "None", ["==", ["len", "x0"], 2],
+    ["let", "x0", ["item", "v", "'names"]],
+]  # fmt: skip
 DEEP_TERM = ["not", "args"]
 for _ in range(300):
     DEEP_TERM = ["not", DEEP_TERM]
