@@ -192,6 +192,9 @@ class Step(Origin):
     def parents(self) -> tuple[Origin, ...]:
         return (self.base,)
 
+    def show(self) -> str:  # every other step of most places says nothing more
+        return self.base.show() if self.shows == "{o.base}" else self.shows.format(o=self)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attribute(Step):

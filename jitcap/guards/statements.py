@@ -141,8 +141,11 @@ def _alike(guards: list[Guard], depth: Callable[[Origin], int]) -> list[list[Pla
     """Places of which the same is asked, where there are many. What is found in one, and only
     looked at for itself, is asked with it."""
     inner: set[int] = set()  # what more is read of, or what is compared with something
+    plain: list[Guard] = []
     for guard in guards:
-        if not _is_plain(guard):
+        if guard.is_short or type(guard) is TypeIs:
+            plain.append(guard)
+        else:
             inner.update(map(id, guard.places()))
         stack = [p for place in guard.places() for p in place.parents()]
         while stack:
@@ -151,7 +154,7 @@ def _alike(guards: list[Guard], depth: Callable[[Origin], int]) -> list[list[Pla
                 inner.add(id(origin))
                 stack += origin.parents()
     asked: dict[int, Place] = {}
-    for guard in filter(_is_plain, guards):
+    for guard in plain:
         place = guard.origin
         if type(place) is Item and place.by is None and id(place) not in inner:
             place = place.base
@@ -164,10 +167,6 @@ def _alike(guards: list[Guard], depth: Callable[[Origin], int]) -> list[list[Pla
         key = depth(place), frozenset([_question(guard, place) for guard in own])
         groups.setdefault(key, []).append((place, own))
     return [places for places in groups.values() if len(places) >= _MANY]
-
-
-def _is_plain(guard: Guard) -> bool:
-    return guard.is_short or type(guard) is TypeIs
 
 
 def _question(guard: Guard, place: Origin) -> Any:
