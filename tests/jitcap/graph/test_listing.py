@@ -49,7 +49,7 @@ def graph_of(count):
 
 
 def test_equal_layers_stand_once_in_a_file_that_runs():
-    few, many = (len(listing(graph_of(n)).splitlines()) for n in (6, 12))
+    few, many = (len(listing(graph_of(n)).splitlines()) for n in (8, 12))
     assert abs(many - few) < 16 and 4 * many < len(module(graph_of(12)).splitlines())
     graph = graph_of(6)
     scope = {"__name__": "listing"}
