@@ -125,6 +125,7 @@ HINTS = {
         " eager.save() is called": "save and load", "PIL.Image x": "data set",
     },
     "frames": {" breakpoint() is called": 'stance("eager")'},
+    "effect": {" jitcap.profile() is called": "around the call"},
     "data dependent": {" .tolist of what numpy() makes of run-time values": "call .numpy() after"},
 }  # fmt: skip
 
