@@ -13,7 +13,7 @@ from typing import Final
 
 Run = list[object]  # [first line, last line, places]
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
-_SUFFIX: Final = re.compile(r"_(?:t|blocks|rows|cols)$")  # of what is written for a kernel
+_SUFFIX: Final = re.compile(r"_\w+$")  # in code: the words of a kernel, and what is written for it
 
 
 class Places:
