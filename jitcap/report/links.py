@@ -13,7 +13,6 @@ from typing import Final
 
 Run = list[object]  # [first line, last line, places]
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
-_SUFFIX: Final = re.compile(r"_\w+$")  # in code: the words of a kernel, and what is written for it
 
 
 class Places:
@@ -84,7 +83,8 @@ class Places:
 
 def _of_kernels(line: str, kernels: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
     found: dict[int, None] = {}
-    for word in _WORD.findall(line):
-        name = word if word in kernels else _SUFFIX.sub("", word)
+    for name in _WORD.findall(line):
+        while name not in kernels and "_" in name:  # "k3_add_mul", "k3_blocks"
+            name = name.rpartition("_")[0]
         found |= dict.fromkeys(kernels.get(name, ()))
     return tuple(found)

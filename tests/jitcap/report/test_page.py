@@ -228,6 +228,14 @@ def test_lines_of_a_block_come_from_what_its_head_names():
     assert places.runs(text, {"k1": [1]}) == [[0, 1, [0]], [3, 5, [1]]]
 
 
+def test_kernels_are_found_by_their_numbers():
+    """Whatever words follow, and whichever body they are of."""
+    places, kernels = Places([("f.py", 1), ("f.py", 2)]), {"k1": [0], "b2_k1": [1]}
+    assert places.runs("void k1_exp_add(int)", kernels) == [[0, 0, [0]]]
+    assert places.runs("void b2_k1_sum(int)", kernels) == [[0, 0, [1]]]
+    assert places.runs("void k11_exp(int)", kernels) == []
+
+
 def test_repeats():
     assert [*repeats([1, 2, 3, 1, 2, 3, 1, 2, 3, 4])] == [(0, 3, 3)]
     assert [*repeats([0, 1, 1, 1, 1, 2, 1, 2])] == [(1, 1, 4)]
