@@ -34,6 +34,7 @@ _PLACES: Final = (  # variables of launchers: the number of a process, and of ho
     ("PMI_RANK", "PMI_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
 )
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108
 _GRACE: Final = 1.0  # seconds that MPI has to end a job
 _NOTES: Final = "_JITCAP_LAUNCH_NOTES"  # a variable: the folder where they leave notes
 
@@ -112,15 +113,18 @@ def _has_memory(process: int) -> bool:
 def _unused(begun: float) -> set[Path]:
     """Files of memory that MPI shares, made by this user since a time, which no process has open
     or in its memory."""
-    found = {
-        file
-        for file in Path("/dev/shm").glob("mpich_shm_*")  # noqa: S108
-        if (state := file.stat()).st_uid == os.getuid() and state.st_ctime >= begun
-    }
-    for process in Path("/proc").glob("[0-9]*"):
+    found = set()
+    for file in _MEMORY.glob("mpich_shm_*"):
+        with contextlib.suppress(FileNotFoundError):  # another job has ended
+            state = file.stat()
+            if state.st_uid == os.getuid() and state.st_ctime >= begun:
+                found.add(file)
+    for process in Path("/proc").glob("[0-9]*") if found else ():
         with contextlib.suppress(OSError):  # it has ended, or is another user's
-            found -= {handle.readlink() for handle in (process / "fd").iterdir()}
             found -= {Path(file) for file in _shared(process)}
+            for handle in (process / "fd").iterdir():
+                with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                    found.discard(handle.readlink())
     return found
 
 
@@ -144,7 +148,7 @@ def _take_note(process: int, kind: str, **what: Any) -> None:
         return
     note = Path(folder) / f"{process}.{kind}"
     if not note.exists():
-        beside = note.with_suffix(".part")
+        beside = note.with_suffix(f".{os.getpid()}.part")  # two processes write of one
         beside.write_text(json.dumps(what))
         beside.rename(note)
 
@@ -175,7 +179,7 @@ def shared_memory() -> list[str]:
 def _shared(process: Path) -> list[str]:
     maps = process / "maps"
     text = maps.read_text() if maps.exists() else ""
-    return sorted(set(re.findall(r"/dev/shm/mpich_shm_\S+", text)))  # noqa: S108
+    return sorted(set(re.findall(rf"{_MEMORY}/mpich_shm_\S+", text)))
 
 
 def _run(arguments: Sequence[str]) -> NoReturn:

@@ -172,7 +172,11 @@ def draw(
     Complex numbers of two, which a normal draw's variance of 1 is shared by. RuntimeError for a
     generator of another device."""
     if dtype.is_complex:
-        parts = draw(dist, (*shape, 2), dt.real_of(dtype), generator, place)
+        rows = set_rows(mode.rows if shape or mode.levels else None)  # two numbers are no rows
+        try:
+            parts = draw(dist, (*shape, 2), dt.real_of(dtype), generator, place)
+        finally:
+            set_rows(rows)
         return view_as_complex(parts * math.sqrt(0.5) if dist == "normal" else parts)
     if mode.levels:
         return _draw_for_each(dist, shape, dtype, generator, place)

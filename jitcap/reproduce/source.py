@@ -28,9 +28,10 @@ from jitcap.reproduce.inputs import by_rule
 
 ATOMS: Final = (type(None), bool, int, float, complex, str, bytes, type(...))
 _HERE: Final = Path(__file__).resolve().parents[2]
+_LIBRARIES: Final = ("stdlib", "platstdlib", "purelib", "platlib")
 _INSTALLED: Final = (
-    *{str(Path(path).resolve()) for path in sysconfig.get_paths().values()},
-    *(str(_HERE / package) for package in ("eager", "codegen", "jitcap")),
+    *{Path(sysconfig.get_path(name)).resolve() for name in _LIBRARIES},
+    *(_HERE / package for package in ("eager", "codegen", "jitcap")),
 )
 
 
@@ -193,7 +194,7 @@ def _file_of(x: Any) -> str | None:
 
 def _is_installed(file: str | None) -> bool:
     """True if a module is no part of the program: built in, or among what is installed."""
-    return file is None or str(Path(file).resolve()).startswith(_INSTALLED)
+    return file is None or any(map(Path(file).resolve().is_relative_to, _INSTALLED))
 
 
 def _codes(x: Any) -> Iterator[tuple[CodeType, dict[str, Any], Sequence[Any]]]:

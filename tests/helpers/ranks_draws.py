@@ -74,6 +74,11 @@ def draws_of_the_whole_batch(r, n):
     with dist.whole_batch_draws():
         with pytest.raises(RuntimeError, match="cannot be rows"):
             eager.poisson(eager.ones(2))
+    eager.manual_seed(1)
+    number = eager.randn((), dtype=eager.complex64)
+    eager.manual_seed(1)
+    with dist.whole_batch_draws():
+        assert eager.randn((), dtype=eager.complex64) == number  # no rows, though it is two numbers
 
 
 CASES = (draws_of_the_whole_batch,)

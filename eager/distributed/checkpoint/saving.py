@@ -114,8 +114,9 @@ class Saving:
         return {name: arrays[name] for name in plan.writes[self.rank]}
 
     def write(self) -> File | None:
-        """Write this rank's file; None where it has nothing to write."""
-        if not self.arrays:
+        """Write this rank's file; None where it has nothing to write. The first rank has one in any
+        case: by its name others know which save it was that became the checkpoint."""
+        if self.rank and not self.arrays:
             return None
         tensors = {name: stored(array) for name, array in self.arrays.items()}
         file: Path = self.folder / f"{self.number}-{self.rank:05d}.safetensors"

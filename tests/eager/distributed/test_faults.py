@@ -14,6 +14,7 @@ import pytest
 from mpiexec import needs_mpi
 
 from eager.distributed import DistError, same_program
+from jitcap import launch
 
 pytestmark = pytest.mark.once
 
@@ -40,6 +41,15 @@ def test_a_rank_that_is_killed_while_it_starts(tmp_path):
     faults.ended(tmp_path, process)
     assert process.returncode == 137
     assert re.search(r"rank \d of 2 \(process \d+\) was", (tmp_path / "output").read_text())
+
+
+def test_memory_that_is_in_use_is_not_removed(tmp_path, monkeypatch):
+    """Other jobs of the user open, close and remove files meanwhile."""
+    monkeypatch.setattr(launch, "_MEMORY", tmp_path)
+    (tmp_path / "mpich_shm_gone").symlink_to(tmp_path / "nothing")
+    (tmp_path / "mpich_shm_left").touch()
+    with (tmp_path / "mpich_shm_open").open("w"):
+        assert [path.name for path in launch._unused(0.0)] == ["mpich_shm_left"]
 
 
 class Ranks:

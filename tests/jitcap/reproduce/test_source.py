@@ -3,6 +3,8 @@
 import ast
 import collections
 import math
+import sysconfig
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import pytest
 import eager
 from eager import nn
 from jitcap import jit, reproduce
-from jitcap.reproduce.source import Program, Statements, needed
+from jitcap.reproduce.source import Program, Statements, _is_installed, needed
 
 SCALE = 3.0
 
@@ -98,6 +100,13 @@ def test_what_was_there_before_the_call():
 def test_what_has_no_text(value):
     with pytest.raises(ValueError, match=r"lambda|cannot pickle|history"):
         again(value)
+
+
+def test_a_program_below_the_prefix_of_python_is_not_installed():
+    below = Path(sysconfig.get_path("data")) / "src" / "app.py"
+    beside = Path(eager.__file__).parents[1] / "eager_programs" / "app.py"
+    assert not _is_installed(str(below)) and not _is_installed(str(beside))
+    assert all(map(_is_installed, (eager.__file__, np.__file__, ast.__file__)))
 
 
 def test_statements():
