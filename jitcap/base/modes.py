@@ -63,7 +63,7 @@ class Modes:
         yield ("!=", attribute(there, "current"), self.current)
         if self.blocks:
             yield ("!=", attribute(there, "before"), names.bind([*self.blocks]))
-        if self.rows is not ANY:
+        if self.rows != ANY:
             differs = "is not" if self.rows is None else "!="
             yield (differs, attribute(tape, "rows"), names.bind(self.rows))
 
@@ -82,6 +82,6 @@ class Modes:
             return f"expected cuda:{self.current} as the current device, not cuda:{now.current}"
         if self.blocks and now.blocks != self.blocks:
             return "expected other blocks of default devices around it"
-        if self.rows is not ANY and now.rows != self.rows:
+        if self.rows not in (ANY, now.rows):
             return f"expected draws of rows {self.rows}, not {now.rows}"
         return None
