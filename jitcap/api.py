@@ -11,8 +11,8 @@ import copy
 import functools
 import sys
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ContextDecorator
 from dataclasses import replace
 from types import MethodType
 from typing import Any, Final
@@ -210,16 +210,23 @@ def explain(
     return explained
 
 
-@contextmanager
-def stance(name: str) -> Iterator[None]:
-    """Context manager: "eager" (no @jit), "fail_on_split", "fail_on_recompile" or "default"."""
-    if name not in STANCES:
-        raise ValueError(f"unknown stance {name!r}; there are {', '.join(STANCES)}")
-    token = STANCE.set(name)
-    try:
-        yield
-    finally:
-        STANCE.reset(token)
+class stance(ContextDecorator):
+    """Context manager: "eager" (no @jit), "fail_on_split", "fail_on_recompile" or "default". One
+    that is entered and dropped goes on: no generator, which would end with who has it."""
+
+    def __init__(self, name: str) -> None:
+        if name not in STANCES:
+            raise ValueError(f"unknown stance {name!r}; there are {', '.join(STANCES)}")
+        self.name = name
+
+    def __enter__(self) -> None:
+        self._token = STANCE.set(self.name)
+
+    def __exit__(self, *_: object) -> None:
+        STANCE.reset(self._token)
+
+    def _recreate_cm(self) -> stance:
+        return stance(self.name)  # as a decorator: one for each call
 
 
 def keep_all() -> set[Jitted]:

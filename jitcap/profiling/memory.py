@@ -159,7 +159,8 @@ def _tensors(module: Any, path: str) -> Iterator[tuple[str, Tensor, str]]:
     tables = vars(module)
     for table, kind in (("_parameters", "parameter"), ("_buffers", "buffer")):
         for name, tensor in tables.get(table, {}).items():
-            if isinstance(tensor, Tensor):
+            # What capture had in its place is there until Python collects it, and has no array.
+            if isinstance(tensor, Tensor) and isinstance(tensor._array, np.ndarray):
                 yield f"{path}.{name}", tensor, kind
     for name, child in tables.get("_modules", {}).items():
         if child is not None:

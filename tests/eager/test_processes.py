@@ -1,5 +1,7 @@
 """What programs ask about compilers and processes: answers, refusals, memory that forks share."""
 
+import contextvars
+import gc
 import multiprocessing as python
 
 import pytest
@@ -31,6 +33,11 @@ def test_what_programs_say_to_a_compiler():
     step = jit(lambda x: x + 1, backend="eager")
     with eager.compiler.set_stance("force_eager"):
         step(eager.ones(2))
+    assert step.stats.compiles == 0
+    lasting = contextvars.copy_context()  # a statement alone holds from then on
+    lasting.run(eager.compiler.set_stance, "force_eager")
+    gc.collect()
+    lasting.run(step, eager.ones(2))
     assert step.stats.compiles == 0
     inside = eager.compiler.set_stance("force_eager")(step)
     inside(eager.ones(2))

@@ -18,7 +18,7 @@ CAPTURE = Path(jitcap.capture.__file__).parent
 
 
 def test_only_kinds_hold_the_real_object():
-    """`Shadow.real` is named in `kinds/` and in `outside.py`, the door."""
+    """`Shadow.real` is named in `kinds/` and in `inputs.py`, the door."""
     faults = []
     for path in sorted(CAPTURE.rglob("*.py")):
         if path.parent.name == "kinds" or path.name == "inputs.py":

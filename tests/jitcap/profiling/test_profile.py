@@ -1,5 +1,6 @@
 """`jitcap.profile`: rows that sum to the wall time, results as without, traces and pages."""
 
+import gc
 import json
 import linecache
 import math
@@ -381,6 +382,21 @@ def test_debugging_tells_of_each_kernel(capsys):
 
 class Model(nn.Sequential):
     """A name that no other test's model has."""
+
+
+def test_what_capture_had_in_the_place_of_a_model_has_no_memory():
+    @jit(backend="python")
+    def step(m, x):
+        return (lambda y: m(y) + 1)(x)
+
+    gc.disable()  # it is there until Python collects it
+    try:
+        step(Model(nn.Linear(3, 3)), eager.ones(2, 3))
+        with jitcap.profile(memory=True) as p:
+            eager.ones(3)
+    finally:
+        gc.enable()
+    assert p.memory.peak[1]["arrays"] == 4 * 3
 
 
 def test_memory_over_time_and_who_holds_it(tmp_path):
