@@ -13,7 +13,7 @@ from typing import Any, Final
 from jitcap.base.equality import all_are, identity
 from jitcap.base.origin import Item, Origin
 from jitcap.base.terms import Row, Term, every, filled
-from jitcap.guards.guard import Guard, Names, TypeIs
+from jitcap.guards.guard import Guard, Is, Names, TypeIs
 from jitcap.guards.size_guard import BLOCK, LastSizes
 
 _JOINED: Final = 8  # short tests to a condition
@@ -174,6 +174,8 @@ def _question(guard: Guard, place: Origin) -> Any:
     kind, _, *rest = guard.key()
     origin = guard.origin
     step = identity(origin.key) if origin is not place and type(origin) is Item else None
+    if isinstance(guard, Is):  # equal tuples and texts are other objects
+        rest = [id(guard.value)]
     return kind, step, *rest
 
 

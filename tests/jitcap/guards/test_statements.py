@@ -107,3 +107,26 @@ def test_a_kept_entry_asks_the_same(monkeypatch, tmp_path):
         for change, again in ((None, False), (None, True), ("an int", False), ("an entry", False)):
             found.clear()
             assert runs(change) is again
+
+
+def test_equal_objects_are_other_objects():
+    """Tuples of defaults, equal and each of its own."""
+
+    def scaled(factor):
+        def times(x, by=factor):
+            return x * by
+
+        return times
+
+    steps = [scaled(2) for _ in range(LAYERS)]
+    assert len({id(step.__defaults__) for step in steps}) == LAYERS
+
+    @jit(backend="eager")
+    def chain(x):
+        for step in steps:
+            x = step(x)
+        return x
+
+    assert chain(eager.ones(1)).item() == chain(eager.ones(1)).item() == 2**LAYERS
+    assert not chain.stats.refusals
+    assert chain.stats.compiles == 1
