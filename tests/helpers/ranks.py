@@ -509,6 +509,7 @@ def ends_badly(case, r):
             "Ctrl-C": lambda: time.sleep(60),
         }[case]()
     if case == "Ctrl-C":
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
         threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     else:
         try:
