@@ -101,7 +101,7 @@ class set_stance:
         if stance not in STANCES:
             raise ValueError(f"set_stance: unknown stance {stance!r}; there are {[*STANCES]}")
         self.stance = stance
-        self._held = plugins.compiler("stance")(STANCES[stance])
+        self._held: Any = plugins.compiler("stance")(STANCES[stance])
         self._held.__enter__()
 
     def __enter__(self) -> None:
@@ -110,7 +110,9 @@ class set_stance:
     def __exit__(
         self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None
     ) -> None:
-        self._held.__exit__(None, None, None)
+        held, self._held = self._held, None
+        if held is not None:  # one may decorate several functions
+            held.__exit__(None, None, None)
 
     def __call__(self, fn: F) -> F:
         self.__exit__(None, None, None)
