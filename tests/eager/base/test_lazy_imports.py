@@ -37,7 +37,7 @@ assert "distributions" in vars(eager)
 
 def test_a_part_is_imported_when_it_is_named(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
-    space = {**os.environ, "JITCAP_CACHE_DIR": str(tmp_path), "CHECK": "0", "JITCAP_DEBUG": "2"}
+    space = {**os.environ, "JITCAP_CACHE_DIR": str(tmp_path), "CHECK": "0", "JITCAP_DEBUG": "1"}
     seen = []
     for _ in range(2):
         command = [sys.executable, "program.py"]
