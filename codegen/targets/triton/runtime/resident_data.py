@@ -42,6 +42,8 @@ def _data(x: Any) -> Any:
         return [_data(v) if is_dataclass(v) else [key, _data(v)] for key, v in x.items()]
     if isinstance(x, frozenset):
         return sorted(x)
+    if isinstance(x, str):
+        return str(x)  # of a line, the text
     return [*map(_data, x)] if isinstance(x, tuple) else encode(x)
 
 
