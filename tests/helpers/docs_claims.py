@@ -47,6 +47,10 @@ CLAIMS = {
         "`python -m benchmarks`": SELF + "test_named_modules_exist "
         "tests/test_benchmarks.py::test_a_missing_package_is_named",
         "* [docs/index.md]": LINKS,
+        "* [docs/debugging.md]": LINKS,
+        "* [docs/performance.md]": LINKS,
+        "* [docs/distributed.md]": LINKS,
+        "* [docs/commands.md]": LINKS,
         "* [CONTRIBUTING.md]": LINKS,
         "* `examples/digits.py`": FILES,
         "* `jitcap/pipeline.py`": FILES,
