@@ -105,7 +105,10 @@ def test_what_has_no_text(value):
 def test_a_program_below_the_prefix_of_python_is_not_installed():
     below = Path(sysconfig.get_path("data")) / "src" / "app.py"
     beside = Path(eager.__file__).parents[1] / "eager_programs" / "app.py"
-    assert not _is_installed(str(below)) and not _is_installed(str(beside))
+    assert not _is_installed(str(below))
+    assert _is_installed(str(beside)) == _is_installed(
+        str(beside.parents[1])
+    )  # site-packages, or not
     assert all(map(_is_installed, (eager.__file__, np.__file__, ast.__file__)))
 
 
