@@ -135,7 +135,7 @@ class Optimizer(_Hooked):
         if "step" in vars(cls):  # which does not say so
             cls._opt_called = True
         if "by_element" not in vars(cls) and vars(cls).keys() & {"step", "update"}:
-            cls.by_element = None
+            cls.by_element = None if cls.by_element else cls.by_element
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         try:

@@ -34,6 +34,12 @@ KINDS = SELF + "test_each_kind_of_split_has_its_paragraph"
 MESSAGES = SELF + "test_the_messages_are_those_of_the_code"
 GLOSSARY = SELF + "test_the_glossary_is_sorted_and_used"
 
+
+def links(pages):
+    """The claims of a list of pages to read on."""
+    return {f"* [{page}]": LINKS for page in pages.split()}
+
+
 CLAIMS = {
     "README.md": {
         "An eager tensor library": SELF + "test_the_readme_example_runs",
@@ -46,30 +52,20 @@ CLAIMS = {
         "One run of": SELF + "test_the_ratios_are_those_of_the_times",
         "`python -m benchmarks`": SELF + "test_named_modules_exist "
         "tests/test_benchmarks.py::test_a_missing_package_is_named",
-        "* [docs/index.md]": LINKS,
-        "* [docs/debugging.md]": LINKS,
-        "* [docs/performance.md]": LINKS,
-        "* [docs/distributed.md]": LINKS,
-        "* [docs/commands.md]": LINKS,
-        "* [CONTRIBUTING.md]": LINKS,
+        **links(
+            "docs/index.md docs/debugging.md docs/performance.md "
+            "docs/distributed.md docs/commands.md CONTRIBUTING.md"
+        ),
         "* `examples/digits.py`": FILES,
         "* `jitcap/pipeline.py`": FILES,
         "`torch` is a reference": "tests/test_repo.py::test_no_torch_import",
         "Apache-2.0": LINKS,
     },
     "docs/index.md": {
-        "* [tour.md]": LINKS,
-        "* [debugging.md]": LINKS,
-        "* [commands.md]": LINKS,
-        "* [shapes.md]": LINKS,
-        "* [control_flow.md]": LINKS,
-        "* [distributed.md]": LINKS,
-        "* [plan.md]": LINKS,
-        "* [gpu.md]": LINKS,
-        "* [performance.md]": LINKS,
-        "* [limits.md]": LINKS,
-        "* [glossary.md]": LINKS,
-        "* [../CONTRIBUTING.md]": LINKS,
+        **links(
+            "tour.md debugging.md commands.md shapes.md control_flow.md distributed.md "
+            "plan.md gpu.md performance.md limits.md glossary.md ../CONTRIBUTING.md"
+        ),
         "What the compiled function promises": "tests/never_wrong/test_never_wrong.py::test_case "
         "tests/jitcap/guards/test_guards.py::test_mutation "
         "tests/training/test_against_torch.py::test_a_schedule_compiles_once",

@@ -186,3 +186,11 @@ def test_a_wrapper_without_an_init_has_the_state_of_what_it_wraps():
     assert [p in wrapper.state for p in ps] == [False, True, False]
     with pytest.raises(AttributeError, match="no attribute 'state'"):
         eager.optim.Optimizer.__new__(eager.optim.Optimizer).state  # noqa: B018
+
+
+def test_a_subclass_of_what_looks_at_whole_parameters_does_so():
+    def with_step(base):
+        return type("Own", (base,), {"step": lambda self, closure=None: None}).by_element
+
+    assert [with_step(c) for c in (eager.optim.Muon, eager.optim.LBFGS)] == [False, False]
+    assert with_step(eager.optim.AdamW) is None
