@@ -169,7 +169,9 @@ def _scatter_vjp(g: Any, out1: Tensor, group: int, reduction: str) -> tuple[Any,
 
 def _broadcast_vjp(g: Any, out1: Tensor, group: int, root: int) -> tuple[Any, None]:
     total = apply(ALL_REDUCE, g[0], out1, group=group, reduction="sum")[0]
-    return (total if by_number(group).rank() == root else total * 0), None
+    if by_number(group).rank() == root:
+        return total, None
+    return total.where(total == 0, 0.0), None  # zeros that need the sum: all ranks take part
 
 
 def _exchange_vjp(

@@ -246,7 +246,7 @@ def _pow_vjp(g: Tensor, x: Any, y: Any, out: Tensor, needs: tuple[bool, bool]) -
         if not isinstance(y, Tensor) and y == 0:
             dx = zeros_of(g)
     if needs[1]:
-        base = x if isinstance(x, Tensor) else y * 0 + x
+        base = x if isinstance(x, Tensor) else zeros_of(y) + x
         log = where(base == 0, 0.0, where(base == 0, 1.0, base).log())
         dy = g * (out * log)
     return dx, dy

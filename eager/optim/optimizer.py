@@ -14,7 +14,7 @@ import copy
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from eager.autograd import enable_grad, no_grad
 from eager.base.compat_warnings import warn
@@ -25,6 +25,7 @@ from eager.ops.complex import view_as_complex, view_as_real
 from eager.ops.updates import is_elsewhere, is_unusual, is_written
 
 Params = Iterable[Any]
+_NUMBERS: Final = frozenset({"mu_product", "eta", "mu"})  # of a state: of no element
 
 
 class _RequiredParameter:
@@ -437,15 +438,17 @@ def _check_parameters(parameters: list[Any], differentiable: bool) -> None:
 
 
 def _like(parameter: Tensor, name: str, value: Any) -> Any:
-    """A state value, in the parameter's dtype and beside it (but the step count keeps its own, and
-    stays where it is); a tensor that is so already is shared, as in PyTorch."""
+    """A state value, in the parameter's dtype and beside it (but the step count, and what else
+    `_NUMBERS` has, keeps its own, and stays where it is); a tensor that is so already is shared, as
+    in PyTorch."""
     if isinstance(value, dict):
         return {k: _like(parameter, name, v) for k, v in value.items()}
     if type(value) in (list, tuple):
         return type(value)(_like(parameter, name, v) for v in value)
     if not isinstance(value, Tensor):
         return value
-    if name == "step" or not parameter.dtype.is_floating_point:
+    is_number = name == "step" or (name in _NUMBERS and not value.ndim)
+    if is_number or not parameter.dtype.is_floating_point:
         return value
     return value.to(parameter.device, parameter.dtype)
 

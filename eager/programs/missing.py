@@ -30,7 +30,8 @@ def note(name: str, place: str | None = None) -> None:
     runs). What other packages look for is not noted: they can do without, or fail."""
     place = _line() if place is None else place
     if place and not name.endswith("__"):
-        _asked.setdefault((name.replace("eager", "torch", 1), place))
+        known = f"torch{name.removeprefix('eager')}" if name.startswith("eager.") else name
+        _asked.setdefault((known, place))
 
 
 def note_error(error: BaseException) -> None:

@@ -28,6 +28,7 @@ WIDE: Final = 2000  # bits: less than the 640 digits that Python writes always
 # Told by their text, in which nothing of the program's is asked.
 _TEXTUAL: Final = (complex, dt.date, dt.timedelta)
 _ZONED: Final = (dt.time, dt.datetime)
+_DTYPE: Final[Any] = np.generic.dtype
 UNROLLED: Final = 4  # elements of a tuple that are compared one by one in generated code
 
 
@@ -120,7 +121,7 @@ def identity(value: Any) -> Any:
     if cls is float or cls in _TEXTUAL or cls in _ZONED:
         return cls, repr(value)
     if issubclass(cls, np.generic):
-        return id(cls), np.generic.tobytes(value)
+        return id(cls), _DTYPE.__get__(value), np.generic.tobytes(value)  # spans have units
     return id(value)
 
 

@@ -183,8 +183,9 @@ def inside(given: Any) -> int:
         run_script(given.script, given.arguments)
     except Found:
         return FOUND
-    except SystemExit:
-        watch.conclude()
+    except SystemExit as end:
+        if watch.conclude() and not end.code:
+            return FOUND
         raise
     except Exception as error:
         if not hasattr(error, SUSPECT):

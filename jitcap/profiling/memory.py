@@ -140,9 +140,10 @@ def named_now() -> dict[int, Holder]:
     inner = {id(child) for m in modules for child in vars(m)["_modules"].values()}
     found: dict[int, Holder] = {}
     names: dict[int, str] = {}
-    for root in modules:
-        if id(root) not in inner:
-            for name, tensor, kind in _tensors(root, type(root).__name__):
+    seen: set[int] = set()
+    for root in sorted(modules, key=lambda m: id(m) in inner):  # those in a circle come last
+        if id(root) not in seen:
+            for name, tensor, kind in _tensors(root, type(root).__name__, seen):
                 names.setdefault(id(tensor), name)
                 _add(found, tensor, f"{kind} {name}")
                 _add(found, tensor.grad if tensor.is_leaf else None, f"gradient {name}.grad")
@@ -154,8 +155,10 @@ def named_now() -> dict[int, Holder]:
     return found
 
 
-def _tensors(module: Any, path: str) -> Iterator[tuple[str, Tensor, str]]:
-    """The parameters and buffers of a module and those in it: (name, tensor, kind)."""
+def _tensors(module: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Tensor, str]]:
+    """The parameters and buffers of a module and those in it, each once (it may be in itself):
+    (name, tensor, kind)."""
+    seen.add(id(module))
     tables = vars(module)
     for table, kind in (("_parameters", "parameter"), ("_buffers", "buffer")):
         for name, tensor in tables.get(table, {}).items():
@@ -163,8 +166,8 @@ def _tensors(module: Any, path: str) -> Iterator[tuple[str, Tensor, str]]:
             if isinstance(tensor, Tensor) and isinstance(tensor._array, np.ndarray):
                 yield f"{path}.{name}", tensor, kind
     for name, child in tables.get("_modules", {}).items():
-        if child is not None:
-            yield from _tensors(child, f"{path}.{name}")
+        if child is not None and id(child) not in seen:
+            yield from _tensors(child, f"{path}.{name}", seen)
 
 
 def _add(found: dict[int, Holder], tensor: Any, what: str) -> None:

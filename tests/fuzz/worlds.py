@@ -481,8 +481,8 @@ def shape(value, seen=None, depth=0):
         return kind.__name__, value.__name__
     if not (kind is tuple and all(isinstance(v, ATOMS) for v in value)):  # which one is not told
         if id(value) in seen:
-            return "again", seen[id(value)]
-        seen[id(value)] = len(seen)
+            return "again", seen[id(value)][0]
+        seen[id(value)] = len(seen), value  # whose id is no other's meanwhile
     if isinstance(value, eager.Tensor):
         grad = None if value._grad is None or not value.is_leaf else shape(value.grad, seen)
         return kind.__name__, str(value.dtype), value.requires_grad, repr(value.tolist()), grad

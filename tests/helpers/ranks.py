@@ -165,6 +165,10 @@ def derivatives(r, n):
     p = eager.ones(2, requires_grad=True)
     (F.broadcast(p * 3, 1) * (r + 1)).sum().backward()
     assert p.grad.tolist() == [3 * everyone if r == 1 else 0] * 2
+    for wrap in (lambda fn: fn, jit):  # no NaN for who has no part in it
+        p = eager.zeros(2, requires_grad=True)
+        wrap(lambda p: F.broadcast(p, 1).sqrt().sum().backward())(p)
+        assert p.grad.tolist() == [float("inf") if r == 1 else 0] * 2
     p = eager.ones(2, requires_grad=True)
     _raises(RuntimeError, "has no derivative", F.all_reduce(p, "max").sum().backward)
 

@@ -194,3 +194,18 @@ def test_a_subclass_of_what_looks_at_whole_parameters_does_so():
 
     assert [with_step(c) for c in (eager.optim.Muon, eager.optim.LBFGS)] == [False, False]
     assert with_step(eager.optim.AdamW) is None
+
+
+@pytest.mark.parametrize("kind", ["NAdam", "ASGD"])
+def test_numbers_of_a_state_keep_their_type(kind):
+    """Training goes on bit by bit where parameters have 16 bits."""
+    p = eager.ones(2, requires_grad=True, dtype=eager.bfloat16)
+    opt = getattr(eager.optim, kind)([p], lr=0.3)
+    p.grad = eager.ones_like(p)
+    for _ in range(3):
+        opt.step()
+    other = getattr(eager.optim, kind)([p], lr=0.3)
+    other.load_state_dict(opt.state_dict())
+    for name, value in opt.state[p].items():
+        assert other.state[p][name].dtype is value.dtype, name
+        assert other.state[p][name].tolist() == value.tolist(), name

@@ -174,6 +174,15 @@ def test_errors_of_the_program_are_not_listed():
         assert missing._is_ours(caught.value) is ours, caught.value
 
 
+def test_a_name_is_told_as_it_is(monkeypatch):
+    monkeypatch.setattr(missing, "_asked", {})
+    for name in ("eager.nn.eager_mode", "torch.compiler.eager", "Tensor.eager"):
+        missing.note(name, "train.py:1")
+    assert [name for name, _ in missing._asked] == [
+        "torch.nn.eager_mode", "torch.compiler.eager", "Tensor.eager"
+    ]  # fmt: skip
+
+
 def test_every_missing_name_has_a_reason(capsys):
     spaces = names.namespaces()
     absent = [f"{space.name}.{name}" for space in spaces for name in space.missing]

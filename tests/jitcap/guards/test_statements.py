@@ -1,5 +1,6 @@
 """What is asked of many places alike is a loop of the entry, which sees a change at each of them."""
 
+import numpy as np
 import pytest
 
 import eager
@@ -130,3 +131,21 @@ def test_equal_objects_are_other_objects():
     assert chain(eager.ones(1)).item() == chain(eager.ones(1)).item() == 2**LAYERS
     assert not chain.stats.refusals
     assert chain.stats.compiles == 1
+
+
+def test_spans_of_other_units_are_other_values():
+    """Equal bytes of one class, in places that are asked alike."""
+    spans = [np.timedelta64(5, unit) for unit in ("s", "D", "s", "h", "s", "ms")]
+    boxes = [{"span": span} for span in spans]
+
+    @jit(backend="eager")
+    def chain(x):
+        for box in boxes:
+            if box["span"] > np.timedelta64(1, "h"):
+                x = x * 2
+        return x
+
+    assert chain(eager.ones(1)).item() == chain(eager.ones(1)).item() == 4
+    assert not chain.stats.refusals
+    boxes[2]["span"] = spans[1]
+    assert chain(eager.ones(1)).item() == 8

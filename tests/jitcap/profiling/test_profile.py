@@ -433,3 +433,16 @@ def test_memory_over_time_and_who_holds_it(tmp_path):
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert max(sum(e["args"].values()) for e in events if e["ph"] == "C") == memory.peak_bytes
     del kept
+
+
+def test_memory_of_modules_in_a_circle():
+    model = Model(nn.Linear(9, 17), nn.Linear(17, 5))
+    model[0].outer, model[1].before = model[1], model[0]
+    model[1].itself = model[1]
+    apart = Model(nn.Linear(32, 32))  # no module holds it but one that it holds
+    apart[0].outer = apart
+    with jitcap.profile(memory=True) as p:
+        eager.ones(3)
+    held = {h.what for h in p.memory.holders}
+    assert {"parameter Model.0.weight", "parameter Model.0.outer.weight"} <= held
+    assert sum(h.nbytes for h in p.memory.holders if h.nbytes == 4 * 32 * 32) == 4 * 32 * 32

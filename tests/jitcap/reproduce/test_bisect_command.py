@@ -142,3 +142,13 @@ def test_a_program_that_is_right(tmp_path):
     ran = run("-m", "jitcap", "bisect", script, "--lr", "1")
     assert (ran.returncode, ran.stdout) == (0, "the end ['--lr', '1']\n")
     assert "3 calls of compiled code, and nothing is wrong" in ran.stderr
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("end", "status"), [("", 1), ("sys.exit()", 1), ("sys.exit(3)", 3)])
+def test_a_program_of_which_nothing_is_compiled(tmp_path, end, status):
+    script = tmp_path / "train.py"
+    script.write_text(f"import sys\n{end}\n")
+    ran = run("-m", "jitcap", "bisect", script)
+    assert ran.returncode == status
+    assert "nothing was compiled" in ran.stderr
