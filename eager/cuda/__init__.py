@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from eager.base.byte_text import byte_text
 from eager.base.compat_warnings import refuse
 from eager.base.stub_modules import Absent, absent
 from eager.core.on_device import host_runs as host_runs
 from eager.cuda import amp as amp
 from eager.device import default, places
 from eager.device import device as device_type
-from eager.device.pool import Pool, text
+from eager.device.pool import Pool
 from eager.device.protocol import OutOfMemoryError as OutOfMemoryError
 from eager.device.protocol import Properties
 from eager.random import Generator, generator_of
@@ -338,8 +339,8 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     pool = _pool(device)
     pool.collect()
     rows = {
-        "allocated": f"{text(pool.allocated)} (at most {text(pool.peak)})",
-        "reserved": f"{text(pool.reserved)} (at most {text(pool.peak_reserved)})",
+        "allocated": f"{byte_text(pool.allocated)} (at most {byte_text(pool.peak)})",
+        "reserved": f"{byte_text(pool.reserved)} (at most {byte_text(pool.peak_reserved)})",
         "requests": f"{pool.requests}, of which {pool.misses} asked the device",
     }
     if not abbreviated:

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
+from eager.base.byte_text import byte_text
 from eager.base.locks import rlock
 from eager.device.device_asserts import Checks
 from eager.device.protocol import Device, Grid, OutOfMemoryError, Region
@@ -174,9 +175,9 @@ class Pool:
             address = self.with_room(lambda: self.device.allocate(size))
         except OutOfMemoryError as error:
             raise OutOfMemoryError(
-                f"no memory on cuda:{self.device.index} for {text(asked)}: tensors hold "
-                f"{text(self.allocated)}{self._of_programs()} (at most so far: "
-                f"{text(self.peak)}), and what was cached was given back first. Use smaller "
+                f"no memory on cuda:{self.device.index} for {byte_text(asked)}: tensors hold "
+                f"{byte_text(self.allocated)}{self._of_programs()} (at most so far: "
+                f"{byte_text(self.peak)}), and what was cached was given back first. Use smaller "
                 f"batches, or drop tensors that are not needed. ({error})"
             ) from None
         self.reserved += size
@@ -211,7 +212,7 @@ class Pool:
 
     def _of_programs(self) -> str:
         """Text about the memory that compiled programs hold."""
-        held = [f"{h.name} {text(h.held)}" for h in self.holders if h.held]
+        held = [f"{h.name} {byte_text(h.held)}" for h in self.holders if h.held]
         return f", some of it for compiled programs: {', '.join(sorted(held))}" if held else ""
 
     def release(self) -> None:
@@ -235,12 +236,3 @@ def _mark(pool: Pool, stream: Any) -> Any:
     event = pool.device.event()
     stream.record(event)
     return event
-
-
-def text(nbytes: float) -> str:
-    """A size for people: "1.50 MiB"."""
-    for unit in ("B", "KiB", "MiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.2f} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.2f} GiB"

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any, Final
 
 from codegen.runtime.cache import Cache, Row, default
+from eager.base.byte_text import byte_text
 from eager.base.run_script import run_script
 
 _SIZES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -54,23 +55,14 @@ def add_to(commands: Any) -> None:
 
 
 def _total(rows: list[Row]) -> str:
-    return f"{len(rows)} entries, {in_units(sum(row.size for row in rows))}"
-
-
-def in_units(size: float) -> str:
-    """A number of bytes for people: "12.3 MiB"."""
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"
+    return f"{len(rows)} entries, {byte_text(sum(row.size for row in rows))}"
 
 
 def _list(_: Any) -> int:
     rows = sorted(default().rows(), key=lambda row: -row.used)
     for row in rows:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.used))
-        print(f"{used}  {in_units(row.size):>10}  {row.kind:<10}  {row.key[:16]}")
+        print(f"{used}  {byte_text(row.size):>10}  {row.kind:<10}  {row.key[:16]}")
     print(_total(rows))
     return 0
 
@@ -78,10 +70,10 @@ def _list(_: Any) -> int:
 def _size(_: Any) -> int:
     store = default()
     rows = store.rows()
-    print(f"{store.roots[-1]}: {_total(rows)}, at most {in_units(store.limit_bytes)}")
+    print(f"{store.roots[-1]}: {_total(rows)}, at most {byte_text(store.limit_bytes)}")
     for kind, count in Counter(row.kind for row in rows).most_common():
         size = sum(row.size for row in rows if row.kind == kind)
-        print(f"  {kind:<10} {count:>6}  {in_units(size)}")
+        print(f"  {kind:<10} {count:>6}  {byte_text(size)}")
     return 0
 
 

@@ -27,9 +27,9 @@ from codegen.runtime import cache
 from codegen.targets.cpp.runtime import build
 from eager import cuda
 from eager.base import threads
+from eager.base.byte_text import byte_text
 from eager.base.config import config, unknown_variables
 from jitcap.capture import bytecode
-from jitcap.commands.cache import in_units
 
 # What a line says: it is well, it works and could be better, or what needs it does not work.
 WELL, SLOW, BAD = "ok", "slow", "FAIL"
@@ -191,8 +191,8 @@ def _cache() -> Iterator[Line]:
     store = cache.default()
     root, asked = store.roots[-1], store.asked
     free = shutil.disk_usage(root).free
-    text = f"{root}: {in_units(store.size())} of {in_units(store.limit_bytes)}"
-    text = f"{text}, {in_units(free)} of disk free"
+    text = f"{root}: {byte_text(store.size())} of {byte_text(store.limit_bytes)}"
+    text = f"{text}, {byte_text(free)} of disk free"
     if root != asked or not store.is_writable():
         cure = f"{asked} cannot be written or is not yours alone: set JITCAP_CACHE_DIR to a folder"
         yield Line("cache", BAD, text, f"{cure} that is, else each process compiles again")

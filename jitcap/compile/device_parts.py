@@ -12,8 +12,8 @@ from codegen import Program, Target, Unsupported, compile_resident, run_stages
 from codegen.runtime.artifact import Artifact
 from codegen.runtime.pending import Pending
 from codegen.targets.triton.runtime.resident import Resident, resident
+from eager.base.byte_text import byte_text
 from eager.base.config import config
-from eager.device import pool
 from jitcap.base.breaks import Break
 from jitcap.base.diagnostics import Trail
 from jitcap.compile import cut_cache
@@ -222,7 +222,7 @@ def _launches(part: Part, artifact: Artifact) -> str:
     numbers = sum(n.aval.weak for n in inputs)
     moved = sum(not n.aval.weak and n.aval.device == CPU for n in inputs)
     times = "of each size " if any("symbol" in n.attrs for n in inputs) else ""
-    room = pool.text(artifact.plan["arena_bytes"])
+    room = byte_text(artifact.plan["arena_bytes"])
     if artifact.plan["symbolic_bytes"]:
         room = "as many bytes as these ask for"
     return (

@@ -13,11 +13,11 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from eager.base.byte_text import byte_text
 from eager.base.dataclass import dataclass
 from eager.base.memory import POOL, owner_of
 from eager.base.recorder import Held, Temporary, Work
@@ -25,6 +25,7 @@ from eager.core.tensor import Tensor
 from eager.nn import Module
 from eager.optim import Optimizer
 from jitcap.profiling.rows import Timeline
+from jitcap.profiling.table import short
 
 KINDS: Final = ("named", "arrays", "temporaries")
 
@@ -57,12 +58,12 @@ class Memory:
     def table(self, limit: int | None = 20) -> str:
         """Table of what was alive at the peak, the largest first."""
         at, sums = self.peak
-        parts = ", ".join(f"{kind} {size(sums[kind])}" for kind in KINDS)
-        kept = f"; {size(self.pool)} are kept for reuse" if self.pool else ""
-        head = f"peak {size(self.peak_bytes)} at {at:,.1f} us: {parts}{kept}"
+        parts = ", ".join(f"{kind} {byte_text(sums[kind])}" for kind in KINDS)
+        kept = f"; {byte_text(self.pool)} are kept for reuse" if self.pool else ""
+        head = f"peak {byte_text(self.peak_bytes)} at {at:,.1f} us: {parts}{kept}"
         lines = [head, f"{'bytes':>14} {'kind':<12} what"]
         for holder in self.holders[:limit]:
-            where = f"  {_short(holder.place)}" if holder.place else ""
+            where = f"  {short(holder.place)}" if holder.place else ""
             lines.append(f"{holder.nbytes:14,} {holder.kind:<12} {holder.what}{where}")
         rest = self.holders[len(lines) - 2 :]
         if rest:
@@ -178,13 +179,3 @@ def _add(found: dict[int, Holder], tensor: Any, what: str) -> None:
     owner = owner_of(array)
     nbytes = array.nbytes if array.base is None else getattr(owner, "nbytes", array.nbytes)
     found.setdefault(id(owner), Holder(int(nbytes), "named", what))
-
-
-def size(nbytes: int) -> str:
-    """Bytes for people."""
-    return f"{nbytes / 2**20:,.2f} MiB" if nbytes >= 1 << 20 else f"{nbytes / 2**10:,.2f} KiB"
-
-
-def _short(place: str) -> str:
-    file, _, number = place.rpartition(":")
-    return f"{PurePath(file).name}:{number}"
