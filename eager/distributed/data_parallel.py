@@ -20,7 +20,7 @@ from eager.construct.interop import tensor
 from eager.core.tensor import Tensor
 from eager.distributed.collectives import all_reduce, broadcast
 from eager.distributed.engine import DistError, ReduceOp
-from eager.distributed.groups import require_world, resolve
+from eager.distributed.groups import resolve
 from eager.distributed.objects import gathered
 from eager.nn.modules.module import Module
 from eager.ops.create import zeros_like
@@ -67,7 +67,7 @@ class DistributedDataParallel(Module):
             if process_group is not None:
                 raise RuntimeError("give process_group or device_mesh, not both")
             process_group = device_mesh.get_group()  # of one dimension
-        group = require_world() if process_group is None else resolve(process_group)
+        group = resolve(process_group)
         if group is None:
             raise ValueError("DistributedDataParallel: this rank is not in its process_group")
         self.module = module
@@ -154,6 +154,11 @@ class DistributedDataParallel(Module):
                         p.grad.copy_(part.view_as(p))
                     elif used[i]:  # by another rank
                         p.grad = part.view_as(p).clone()
+
+
+def unwrapped(target: Any) -> Any:
+    """A module without `DistributedDataParallel`: its names are those of one process."""
+    return target.module if isinstance(target, DistributedDataParallel) else target
 
 
 def _gradient(p: Tensor) -> Tensor:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
+import numpy as np
+
 default_pg_timeout: Final = timedelta(minutes=10)  # PyTorch's on GPUs
 EAGER_POLLS: Final = 1.0  # seconds of waiting after which a rank stops asking all the time
 NAP: Final = 1e-3  # seconds between questions from then on: a late rank may be compiling
@@ -110,6 +112,17 @@ class Engine(Protocol):
         ...
 
     def free(self) -> None: ...
+
+
+def gathered(engine: Engine, data: Any, finish: Callable[[Request], object]) -> list[Any]:
+    """The bytes (n,) uint8 of all ranks, of any lengths; `finish` waits for a request."""
+    lengths = np.empty(engine.size, np.int64)
+    finish(engine.all_gather(lengths, np.array([len(data)])))
+    padded = np.zeros(int(lengths.max()), np.uint8)
+    padded[: len(data)] = data
+    rows = np.empty((engine.size, len(padded)), np.uint8)
+    finish(engine.all_gather(rows, padded))
+    return [row[:n] for row, n in zip(rows, lengths, strict=True)]
 
 
 def wait(request: Request, timeout: timedelta, what: Callable[[], str]) -> None:

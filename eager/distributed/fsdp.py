@@ -28,7 +28,7 @@ from eager.base.dtype import DType
 from eager.base.tree import mapped
 from eager.core.dispatch import tracing
 from eager.core.tensor import Tensor
-from eager.distributed.groups import ProcessGroup, require_agreement, require_world, resolve
+from eager.distributed.groups import ProcessGroup, require_agreement, resolve
 from eager.distributed.shards import Spread, marked, shard_of
 from eager.distributed.work import Work
 from eager.nn.modules import ModuleDict, ModuleList
@@ -278,8 +278,6 @@ def fully_shard(
 
 
 def _group_of(mesh: Any) -> ProcessGroup:
-    if mesh is None:
-        return require_world()
     if hasattr(mesh, "get_group"):
         if mesh.ndim != 1:
             raise ValueError(f"fully_shard: a mesh of one dimension is needed, got {mesh}")

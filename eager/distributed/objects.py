@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from eager.base.host_only import host_only
+from eager.distributed import engine
 from eager.distributed.engine import Request
 from eager.distributed.groups import ProcessGroup, require_agreement, resolve
 from eager.distributed.work import Work
@@ -56,14 +57,9 @@ def _pickled(group: ProcessGroup, what: str, obj: Any) -> Any:
 
 def gathered(group: ProcessGroup, what: str, obj: Any) -> list[Any]:
     """The objects of all ranks, which came to the same: `what`."""
-    mine, engine = _pickled(group, what, obj), group.engine
-    lengths = np.empty(group.size(), np.int64)
-    _wait(group, what, engine.all_gather(lengths, np.array([len(mine)])))
-    padded = np.zeros(int(lengths.max()), np.uint8)
-    padded[: len(mine)] = mine
-    rows = np.empty((group.size(), len(padded)), np.uint8)
-    _wait(group, what, engine.all_gather(rows, padded))
-    return [_object(row[:n]) for row, n in zip(rows, lengths, strict=True)]
+    mine = _pickled(group, what, obj)
+    rows = engine.gathered(group.engine, mine, lambda request: _wait(group, what, request))
+    return [*map(_object, rows)]
 
 
 def gather_object(

@@ -18,7 +18,7 @@ from eager.base.tree import mapped
 from eager.core.dispatch import tracing
 from eager.core.tensor import Tensor
 from eager.distributed.collectives import broadcast
-from eager.distributed.groups import ProcessGroup, require_agreement, require_world, resolve
+from eager.distributed.groups import ProcessGroup, require_agreement, resolve
 from eager.distributed.objects import gather_object
 from eager.distributed.shards import Spread, full_tensor, placed_as, rows_as
 from eager.nn.parameter import Parameter
@@ -135,7 +135,7 @@ class ZeroRedundancyOptimizer(Optimizer):
     ) -> None:
         if overlap_with_ddp:
             raise NotImplementedError("ZeroRedundancyOptimizer: overlap_with_ddp is not there")
-        group = require_world() if process_group is None else resolve(process_group)
+        group = resolve(process_group)
         if group is None:
             raise ValueError("ZeroRedundancyOptimizer: this rank is not in its process_group")
         self.process_group = group

@@ -11,15 +11,14 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from eager.base.config import FLAGS, config
-from eager.distributed.engine import DistError, Engine, wait
+from eager.distributed.engine import DistError, Engine, gathered, wait
 
 PACKAGES: Final = "eager", "codegen", "jitcap"
 SETTINGS: Final = "backend", "isa", "device", "recompute"  # the others are a rank's own affair
@@ -31,8 +30,9 @@ def require_same_program(engine: Engine, timeout: timedelta) -> None:
     """Raises DistError, on all ranks, where they do not run one program."""
     if engine.size == 1:
         return
-    texts = _gathered(engine, timeout, json.dumps(facts()).encode())
-    every = [json.loads(text) for text in texts]
+    mine = np.frombuffer(json.dumps(facts()).encode(), np.uint8)
+    rows = gathered(engine, mine, lambda r: wait(r, timeout, lambda: "init_process_group"))
+    every = [json.loads(row.tobytes()) for row in rows]
     differ = [(rank, _difference(every[0], theirs)) for rank, theirs in enumerate(every)]
     found = [f"rank {rank} has {what}" for rank, what in differ if what]
     if found:
@@ -80,18 +80,3 @@ def _difference(first: dict[str, dict[str, str]], theirs: dict[str, dict[str, st
     pairs |= {n: (first["imported"][n], theirs["imported"][n]) for n in sorted(both)}
     texts = [f"{n} {b or 'unset'}, not {a or 'unset'}" for n, (a, b) in pairs.items() if a != b]
     return ", ".join(texts[:_SHOWN])
-
-
-def _gathered(engine: Engine, timeout: timedelta, data: bytes) -> list[bytes]:
-    """The bytes of all ranks."""
-
-    def waited(start: Callable[[], Any]) -> None:
-        wait(start(), timeout, lambda: "init_process_group")
-
-    lengths = np.empty(engine.size, np.int64)
-    waited(lambda: engine.all_gather(lengths, np.array([len(data)])))
-    padded = np.zeros(int(lengths.max()), np.uint8)
-    padded[: len(data)] = np.frombuffer(data, np.uint8)
-    rows = np.empty((engine.size, len(padded)), np.uint8)
-    waited(lambda: engine.all_gather(rows, padded))
-    return [row[:n].tobytes() for row, n in zip(rows, lengths, strict=True)]

@@ -17,7 +17,7 @@ from eager.base.dataclass import dataclass
 from eager.base.tree import mapped
 from eager.core.tensor import Tensor
 from eager.distributed.collectives import broadcast
-from eager.distributed.data_parallel import DistributedDataParallel
+from eager.distributed.data_parallel import unwrapped
 from eager.distributed.groups import get_rank
 from eager.distributed.objects import broadcast_object_list
 from eager.distributed.optim import ZeroRedundancyOptimizer
@@ -48,7 +48,7 @@ def get_model_state_dict(
 ) -> dict[str, Any]:
     """`model.state_dict()`, of parts, which `shard_of` knows, or of whole tensors. All ranks call
     it."""
-    how, model = options or StateDictOptions(), _alone(model)
+    how, model = options or StateDictOptions(), unwrapped(model)
     learned = model.named_parameters(remove_duplicate=False)
     skip = {n for n, p in learned if how.ignore_frozen_params and not p.requires_grad}
     state = {name: value for name, value in model.state_dict().items() if name not in skip}
@@ -63,7 +63,7 @@ def set_model_state_dict(
 ) -> IncompatibleKeys:
     """Load a state of whole tensors, of which each rank takes its rows, or of parts. All ranks call
     it where it is broadcast. RuntimeError as of `load_state_dict`."""
-    how, model = options or StateDictOptions(), _alone(model)
+    how, model = options or StateDictOptions(), unwrapped(model)
     state = dict(_received(dict(model_state_dict), how))
     for name, own in model.state_dict().items():
         if name in state:
@@ -143,12 +143,8 @@ def set_state_dict(
 
 
 # ------------------------------------------------------------------------------- pieces of it
-def _alone(model: Module) -> Module:
-    return model.module if isinstance(model, DistributedDataParallel) else model
-
-
 def _names(model: Module) -> dict[int, str]:
-    return {id(p): name for name, p in _alone(model).named_parameters()}
+    return {id(p): name for name, p in unwrapped(model).named_parameters()}
 
 
 def _listed(optimizers: Optimizers) -> list[Optimizer]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from eager.distributed.groups import GroupMember, get_rank, new_group, require_world, resolve
+from eager.distributed.groups import GroupMember, get_rank, new_group, resolve
 
 
 def new_subgroups(
@@ -54,7 +54,7 @@ def split_group(
 ) -> Any:
     """This rank's group of those into which a group (default: the world) is cut, by the group's own
     ranks; None where it is in none. Raises ValueError without lists, or where a rank is twice."""
-    parent = require_world() if parent_pg is None else resolve(parent_pg)
+    parent = resolve(parent_pg)
     if not split_ranks or parent is None:
         raise ValueError("split_group: split_ranks are lists of ranks of a group with this process")
     everyone = [rank for ranks in split_ranks for rank in ranks]

@@ -25,9 +25,10 @@ from eager.distributed.checkpoint.metadata import (
     read_metadata,
 )
 from eager.distributed.checkpoint.plan import told
-from eager.distributed.checkpoint.states import unwrapped, where_in
+from eager.distributed.checkpoint.states import where_in
 from eager.distributed.checkpoint.together import CheckpointException, group_for, together
 from eager.distributed.checkpoint.under_way import settle
+from eager.distributed.data_parallel import unwrapped
 from eager.distributed.shards import Shard, shard_of
 from eager.serialization import safetensors
 from eager.serialization.own import decode_plain

@@ -13,17 +13,12 @@ from typing import Any
 from eager.base.dataclass import dataclass
 from eager.core.tensor import Tensor
 from eager.distributed.checkpoint.leaves import Path, flatten, is_stateful
-from eager.distributed.data_parallel import DistributedDataParallel
+from eager.distributed.data_parallel import unwrapped
 from eager.distributed.optim import ZeroRedundancyOptimizer
 from eager.distributed.shards import Shard, shard_of
 from eager.optim import Optimizer
 
 Where = Callable[[Path, tuple[int, ...]], Shard | None]  # path and shape of the whole: the part
-
-
-def unwrapped(target: Any) -> Any:
-    """A module without `DistributedDataParallel`: its names are those of one process."""
-    return target.module if isinstance(target, DistributedDataParallel) else target
 
 
 @dataclass(frozen=True)
