@@ -12,102 +12,75 @@ from eager.nn.parameter import Parameter
 from eager.ops.create import full
 
 
-class ReLU(Module):
-    """max(x, 0)."""
+class _InPlace(Module):
+    """A function that may write its result into its input."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
         self.inplace = inplace
+
+    def extra_repr(self) -> str:
+        texts = super().extra_repr(), "inplace=True" if self.inplace else ""
+        return ", ".join(filter(None, texts))
+
+
+class _Along(Module):
+    """A function along a dimension."""
+
+    _shown = ("dim",)
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+
+class ReLU(_InPlace):
+    """max(x, 0)."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.relu(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
 
-
-class ReLU6(Module):
+class ReLU6(_InPlace):
     """min(max(x, 0), 6)."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.relu6(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
 
-
-class SiLU(Module):
+class SiLU(_InPlace):
     """x sigmoid(x)."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
 
-
-class Mish(Module):
+class Mish(_InPlace):
     """x tanh(softplus(x))."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.mish(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
 
-
-class SELU(Module):
+class SELU(_InPlace):
     """The self-normalising ELU."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.selu(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
 
-
-class Hardswish(Module):
+class Hardswish(_InPlace):
     """x min(max(x + 3, 0), 6) / 6."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
 
-
-class Hardsigmoid(Module):
+class Hardsigmoid(_InPlace):
     """min(max(x + 3, 0), 6) / 6."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)
-
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
 
 
 class Sigmoid(Module):
@@ -145,53 +118,49 @@ class Tanhshrink(Module):
         return F.tanhshrink(input)
 
 
-class LeakyReLU(Module):
+class LeakyReLU(_InPlace):
     """x for x > 0, negative_slope x below."""
 
+    _shown = ("negative_slope",)
+
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.negative_slope = negative_slope
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.leaky_relu(input, self.negative_slope, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"negative_slope={self.negative_slope}" + (", inplace=True" if self.inplace else "")
 
-
-class ELU(Module):
+class ELU(_InPlace):
     """x for x > 0, alpha (exp(x) - 1) below."""
 
+    _shown = ("alpha",)
+
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.alpha = alpha
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.elu(input, self.alpha, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
 
-
-class CELU(Module):
+class CELU(_InPlace):
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
 
+    _shown = ("alpha",)
+
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.alpha = alpha
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.celu(input, self.alpha, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
-
 
 class Softplus(Module):
     """log(1 + exp(beta x)) / beta."""
+
+    _shown = ("beta", "threshold")
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -201,26 +170,19 @@ class Softplus(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.softplus(input, self.beta, self.threshold)
 
-    def extra_repr(self) -> str:
-        return f"beta={self.beta}, threshold={self.threshold}"
 
-
-class Hardtanh(Module):
+class Hardtanh(_InPlace):
     """x limited to [min_val, max_val]."""
 
+    _shown = ("min_val", "max_val")
+
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.min_val = min_val
         self.max_val = max_val
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
-
-    def extra_repr(self) -> str:
-        return f"min_val={self.min_val}, max_val={self.max_val}" + (
-            ", inplace=True" if self.inplace else ""
-        )
 
 
 class Softshrink(Module):
@@ -254,6 +216,8 @@ class Hardshrink(Module):
 class GELU(Module):
     """x times the normal distribution function of x."""
 
+    _shown = ("approximate",)
+
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
         self.approximate = approximate
@@ -261,12 +225,11 @@ class GELU(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.gelu(input, self.approximate)
 
-    def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
-
 
 class GLU(Module):
     """The first half along dim times the sigmoid of the second."""
+
+    _shown = ("dim",)
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
@@ -275,88 +238,62 @@ class GLU(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.glu(input, self.dim)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
-
-class Softmax(Module):
+class Softmax(_Along):
     """exp(x) / sum(exp(x)) along dim."""
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmax(input, self.dim)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
-
-class LogSoftmax(Module):
+class LogSoftmax(_Along):
     """log(softmax(x)) along dim."""
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
-
-class Softmin(Module):
+class Softmin(_Along):
     """softmax(-x) along dim."""
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
-
-class Threshold(Module):
+class Threshold(_InPlace):
     """x where x > threshold, `value` elsewhere."""
 
+    _shown = ("threshold", "value")
+
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.threshold = threshold
         self.value = value
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.threshold(input, self.threshold, self.value, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"threshold={self.threshold}, value={self.value}"
 
-
-class RReLU(Module):
+class RReLU(_InPlace):
     """Leaky ReLU with a random slope in training."""
+
+    _shown = ("lower", "upper")
 
     def __init__(
         self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
     ) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.lower = lower
         self.upper = upper
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"lower={self.lower}, upper={self.upper}"
-
 
 class PReLU(Module):
     """x for x > 0, a learned multiple below: one for all, or one per channel."""
+
+    _shown = ("num_parameters",)
 
     def __init__(
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
@@ -371,9 +308,6 @@ class PReLU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.prelu(input, self.weight)
-
-    def extra_repr(self) -> str:
-        return f"num_parameters={self.num_parameters}"
 
 
 class Softmax2d(Module):

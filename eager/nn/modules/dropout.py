@@ -9,15 +9,14 @@ from eager.nn.modules.module import Module
 
 
 class _Dropout(Module):
+    _shown = ("p", "inplace")
+
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         if p < 0 or p > 1:
             raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
         self.p = p
         self.inplace = inplace
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}, inplace={self.inplace}"
 
 
 class Dropout(_Dropout):

@@ -8,7 +8,7 @@ everything else walks them. `__call__` is deliberately short: it is what the com
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from eager.base.compilation import compile
 from eager.base.dtype import DType, bfloat16, float16, float32, float64, named
@@ -43,6 +43,7 @@ class Module(Hooked, State):
     parameters, and defines `forward`."""
 
     training: bool
+    _shown: ClassVar[tuple[str, ...]] = ()  # settings that `extra_repr` tells, by name
 
     def __init__(self) -> None:
         # Past our own __setattr__, which needs the dicts to exist.
@@ -314,7 +315,7 @@ class Module(Hooked, State):
 
     def extra_repr(self) -> str:
         """Text to print between the parentheses; subclasses override it."""
-        return ""
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self._shown)
 
     def _children_text(self) -> list[str]:
         return [f"({name}): {indent(repr(module))}" for name, module in self._modules.items()]

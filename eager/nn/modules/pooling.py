@@ -15,6 +15,7 @@ from eager.nn.modules.module import Module
 
 class _MaxPool(Module):
     _pool: Any  # its function
+    _shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
     def __init__(
         self,
@@ -44,12 +45,6 @@ class _MaxPool(Module):
             self.return_indices,
         )
 
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
-        )
-
 
 class MaxPool1d(_MaxPool):
     """The largest value of each window."""
@@ -72,6 +67,7 @@ class MaxPool3d(_MaxPool):
 class _MaxUnpool(Module):
     _pool: Any  # its function
     _dims = 2
+    _shown = ("kernel_size", "stride", "padding")
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
         super().__init__()
@@ -81,9 +77,6 @@ class _MaxUnpool(Module):
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         return self._pool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class MaxUnpool1d(_MaxUnpool):
@@ -108,6 +101,8 @@ class MaxUnpool3d(_MaxUnpool):
 
 class AvgPool1d(Module):
     """The mean of each window."""
+
+    _shown = ("kernel_size", "stride", "padding")
 
     def __init__(
         self,
@@ -134,12 +129,10 @@ class AvgPool1d(Module):
             self.count_include_pad,
         )
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
 
 class _AvgPool(Module):
     _pool: Any  # its function
+    _shown = ("kernel_size", "stride", "padding")
 
     def __init__(
         self,
@@ -169,9 +162,6 @@ class _AvgPool(Module):
             self.divisor_override,
         )
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
 
 class AvgPool2d(_AvgPool):
     """The mean of each window."""
@@ -187,6 +177,7 @@ class AvgPool3d(_AvgPool):
 
 class _LPPool(Module):
     _pool: Any  # its function
+    _shown = ("norm_type", "kernel_size", "stride", "ceil_mode")
 
     def __init__(
         self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
@@ -199,12 +190,6 @@ class _LPPool(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return self._pool(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
-
-    def extra_repr(self) -> str:
-        return (
-            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"ceil_mode={self.ceil_mode}"
-        )
 
 
 class LPPool1d(_LPPool):
@@ -227,13 +212,11 @@ class LPPool3d(_LPPool):
 
 class _Adaptive(Module):
     _pool: Any  # its function
+    _shown = ("output_size",)
 
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
 
 class _AdaptiveAvg(_Adaptive):

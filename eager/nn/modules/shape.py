@@ -172,6 +172,8 @@ class UpsamplingBilinear2d(Upsample):
 class PixelShuffle(Module):
     """(*, C r^2, H, W) -> (*, C, H r, W r)."""
 
+    _shown = ("upscale_factor",)
+
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
         self.upscale_factor = upscale_factor
@@ -179,12 +181,11 @@ class PixelShuffle(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.pixel_shuffle(input, self.upscale_factor)
 
-    def extra_repr(self) -> str:
-        return f"upscale_factor={self.upscale_factor}"
-
 
 class PixelUnshuffle(Module):
     """(*, C, H r, W r) -> (*, C r^2, H, W)."""
+
+    _shown = ("downscale_factor",)
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()
@@ -193,12 +194,11 @@ class PixelUnshuffle(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.pixel_unshuffle(input, self.downscale_factor)
 
-    def extra_repr(self) -> str:
-        return f"downscale_factor={self.downscale_factor}"
-
 
 class ChannelShuffle(Module):
     """Interleaves groups of channels."""
+
+    _shown = ("groups",)
 
     def __init__(self, groups: int) -> None:
         super().__init__()
@@ -207,12 +207,11 @@ class ChannelShuffle(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.channel_shuffle(input, self.groups)
 
-    def extra_repr(self) -> str:
-        return f"groups={self.groups}"
-
 
 class Unfold(Module):
     """The windows of an image as columns."""
+
+    _shown = ("kernel_size", "dilation", "padding", "stride")
 
     def __init__(
         self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
@@ -226,15 +225,11 @@ class Unfold(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, "
-            f"stride={self.stride}"
-        )
-
 
 class Fold(Module):
     """Columns back into an image, adding where windows overlap."""
+
+    _shown = ("output_size", "kernel_size", "dilation", "padding", "stride")
 
     def __init__(
         self,
@@ -254,10 +249,4 @@ class Fold(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.fold(
             input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
-        )
-
-    def extra_repr(self) -> str:
-        return (
-            f"output_size={self.output_size}, kernel_size={self.kernel_size}, "
-            f"dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
         )
