@@ -41,11 +41,12 @@ from codegen.schedule.overlap import overlap, receive_in_place
 from codegen.schedule.place_parts import place_parts
 from codegen.schedule.place_writes import place_writes
 from codegen.schedule.share_memory import share_memory
-from codegen.targets import cpp, python, triton
+from codegen.targets import cpp, python
 from codegen.targets.cpp import tile
 from codegen.targets.cpp.cut_loops import cut_loops
 from codegen.targets.cpp.narrow_indices import narrow_indices
 from codegen.targets.cpp.runtime import cpu
+from eager.base import lazy_imports
 from eager.base.recursion import room
 
 __all__ = [
@@ -92,6 +93,12 @@ def python_bodies(fused: Fused) -> Fused:
     return compile_bodies(fused, functools.partial(run_body, BACKENDS["python"].stages, "source"))
 
 
+def triton(name: str, *given: Any) -> Any:
+    """A function of the backend for GPUs, which is imported when one of them is called."""
+    return getattr(lazy_imports.submodule("codegen.targets", "triton"), name)(*given)
+
+
+triton_fits: Final = functools.partial(triton, "fits")
 FRONT: Final = front(Stage("loops", functools.partial(lower, widen=False)))
 BACKENDS: Final[dict[str, Backend]] = {
     "cpp": Backend(
@@ -129,11 +136,14 @@ BACKENDS: Final[dict[str, Backend]] = {
             *FRONT,
             Stage("placed", place_writes),
             Stage("bodies", triton_bodies),
-            Stage("products", functools.partial(fuse_epilogues, fits=triton.fits)),
-            Stage("batched", triton.batch),
-            Stage("source", triton.emit),
+            Stage(
+                "products",
+                functools.partial(fuse_epilogues, fits=triton_fits),
+            ),
+            Stage("batched", functools.partial(triton, "batch")),
+            Stage("source", functools.partial(triton, "emit")),
         ),
-        triton.load,
+        functools.partial(triton, "load"),
         symbolic=True,
         resident=True,
     ),

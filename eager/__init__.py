@@ -1,7 +1,13 @@
 """The eager tensor library: what `import eager` gives. PyTorch's names over NumPy, one op
 registry, one tape."""
+# ruff: noqa: E402, F401 - nothing is collected while the rest is imported, and ops register
+# themselves
 
 from __future__ import annotations
+
+from eager.base.uncollected import Uncollected as _Uncollected
+
+_uncollected = _Uncollected()
 
 import math
 import sys as _sys
@@ -9,6 +15,8 @@ from builtins import bool as _bool
 from builtins import int as _int
 from typing import TYPE_CHECKING, Any
 
+import eager.fft.short_time as _short_time
+import eager.linalg.deprecated as _former
 from eager import accelerator as accelerator
 from eager import amp as amp
 from eager import autograd as autograd
@@ -108,9 +116,7 @@ from eager.device import default as _default
 from eager.device import device as device
 from eager.device import places as _places
 from eager.device.protocol import OutOfMemoryError as OutOfMemoryError
-from eager.fft import short_time as short_time
 from eager.foreach import FOREACH as _FOREACH
-from eager.linalg import deprecated as _former
 from eager.ops import activation as _activation
 from eager.ops import bessel as _bessel
 from eager.ops import complex as _complex
@@ -148,7 +154,6 @@ from eager.sizes.aval import result_type as _result_type
 from eager.testing import differences as _differences
 from eager.version import __version__ as __version__
 
-_AUTOGRAD_MODULES = (_forward_ad, _function, _functional, _former, _graph)
 for _name in ("gradcheck", "gradgradcheck", "GradcheckError"):  # made of autograd: above it
     setattr(autograd, _name, getattr(_differences, _name))
 for _name, _home in (("profiler", profiler), ("variable", autograd)):  # more of its submodules
@@ -156,36 +161,6 @@ for _name, _home in (("profiler", profiler), ("variable", autograd)):  # more of
 is_anomaly_enabled = _anomaly.is_anomaly_enabled
 is_anomaly_check_nan_enabled = _anomaly.is_anomaly_check_nan_enabled
 vmap = func.vmap
-_OP_MODULES = (
-    _numerics,
-    _bessel,
-    _complex,
-    _search_and_count,
-    _segments,
-    _activation,
-    _composite,
-    _contract,
-    _create,
-    _dynamic,
-    _elementary,
-    _in_place,
-    _gammas,
-    _index,
-    _logic,
-    _move,
-    _numbers,
-    _part_views,
-    _pointwise,
-    _products,
-    _order_statistics,
-    _reduce,
-    _scan,
-    _index_and_sort,
-    _sort,
-    _strided,
-    _view,
-    _window,
-)  # importing them has registered their functions
 bool = bool_
 dtype = DType
 # Modules of PyTorch's that lie in a room here, and two that pickled tensors name.
@@ -339,3 +314,4 @@ _METHODS_HERE = (
 globals().update({n: getattr(Tensor, n) for n in _METHODS_HERE})
 
 _lazy_imports.follow()
+del _uncollected

@@ -11,7 +11,6 @@ import contextlib
 import enum
 import json
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -81,6 +80,8 @@ def tensorboard_trace_handler(
     refuse("tensorboard_trace_handler", "traces are written as plain JSON", use_gzip=use_gzip)
 
     def handle(found: profile) -> None:
+        import socket  # slow
+
         Path(dir_name).mkdir(parents=True, exist_ok=True)
         worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
         name = f"{worker}.{time.time_ns()}.pt.trace.json"

@@ -1,5 +1,11 @@
 """The compiler's public face: a function -> the same function, compiled. See `jitcap.api`."""
+# ruff: noqa: E402 - nothing is collected while the rest is imported
 
+from eager.base.uncollected import Uncollected as _Uncollected
+
+_uncollected = _Uncollected()
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from eager.base import lazy_imports as _lazy_imports
@@ -20,10 +26,12 @@ from jitcap.base.marks import graph_break as graph_break
 from jitcap.base.marks import mark_dynamic as mark_dynamic
 from jitcap.custom import custom_op as custom_op
 from jitcap.explain import Explanation as Explanation
-from jitcap.exporting import Exported as Exported
-from jitcap.exporting import export as export
-from jitcap.exporting import load as load
-from jitcap.verify import VerifyError as VerifyError
+
+if _TYPE_CHECKING:
+    from jitcap.exporting import Exported as Exported
+    from jitcap.exporting import export as export
+    from jitcap.exporting import load as load
+    from jitcap.verify import VerifyError as VerifyError
 
 __all__ = [
     "Break",
@@ -50,11 +58,21 @@ __all__ = [
 ]
 
 
+# What few programs name is imported then.
+_HOMES = {
+    "Exported": "exporting", "VerifyError": "verify", "export": "exporting", "load": "exporting",
+    "profile": "profiling",
+}  # fmt: skip
+
+
 def __getattr__(name: str) -> _Any:
-    if name == "profile":  # few programs do: it is imported when it is named
-        return _lazy_imports.submodule("jitcap", "profiling").profile
+    if name in _HOMES:
+        return getattr(_lazy_imports.submodule("jitcap", _HOMES[name]), name)
     return _lazy_imports.submodule("jitcap", name)
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_lazy_imports.PARTS["jitcap"]})
+
+
+del _uncollected

@@ -25,11 +25,13 @@ from jitcap.base.breaks import Break, Place, Record
 from jitcap.base.call_policy import function_of, name_of
 from jitcap.base.diagnostics import Recompile, Stats, Trail, announce, on_behalf, say
 from jitcap.base.garbage import collection_paused
+from jitcap.base.module_path import readable
 from jitcap.base.stack import beneath, passed_over
 from jitcap.capture.builtins.clocks import CLOCK
 from jitcap.capture.capture import beginning
 from jitcap.capture.dynamism import Varying
 from jitcap.capture.kinds.modules import builtins_are_replaced
+from jitcap.capture.plain import Plain
 from jitcap.capture.result import Captured, misfit, mismatches, why_not
 from jitcap.capture.version import MISS, Call, Compiled, Options, Room
 from jitcap.graph_breaks.split import FAILURES, Splitter, splittable
@@ -42,8 +44,6 @@ from jitcap.pipeline import (
     region_of,
 )
 from jitcap.store import versions
-from jitcap.verify import Plain
-from jitcap.verify.bisect import readable
 
 _REPLACED: Final = Record("builtins", "a builtin is replaced while the function is called")
 _REPLACED_TEXT: Final = str(_REPLACED)

@@ -36,11 +36,12 @@ from jitcap.base.breaks import REPORT, Break, Record
 from jitcap.base.call_policy import name_of
 from jitcap.base.diagnostics import Trail, announce, note_fault
 from jitcap.base.garbage import collection_paused
+from jitcap.base.module_path import readable
 from jitcap.base.origin import APART
 from jitcap.base.short_names import short_names
-from jitcap.by_dispatch.capture import capture as trace
 from jitcap.capture import bytecode
 from jitcap.capture.capture import capture, search
+from jitcap.capture.plain import Plain, Whole
 from jitcap.capture.result import Captured, link, require_fit
 from jitcap.capture.sizes import DATA, is_size
 from jitcap.capture.version import MISS, Call, Compiled, Options, Suspects
@@ -55,8 +56,6 @@ from jitcap.graph.cut_by_device import places_of
 from jitcap.graph.graph import Graph
 from jitcap.graph.listing import listing
 from jitcap.store import versions
-from jitcap.verify import Plain, Verified, VerifyError, Whole, search_nans
-from jitcap.verify.bisect import readable
 
 SUSPECT: Final = "__jitcap_suspect__"  # attribute of an exception of the compiler
 Keep = Callable[[Captured, bool], versions.Files]  # of a captured version (with its graph?)
@@ -72,8 +71,13 @@ class Front:
     parts: bool
 
 
+def _trace(*args: Any, **kwargs: Any) -> Captured:
+    found: Captured = lazy_imports.submodule("jitcap", "by_dispatch").trace(*args, **kwargs)
+    return found
+
+
 BY_BYTECODE: Final = Front(capture, search, parts=True)
-BY_DISPATCH: Final = Front(trace, lambda *_: (), parts=False)  # ends at its first refusal
+BY_DISPATCH: Final = Front(_trace, lambda *_: (), parts=False)  # ends at its first refusal
 
 
 def front() -> Front:
@@ -192,7 +196,8 @@ def compile_captured(
             assert oracle is not None
             compiler = _backward_compiler(options, Trail("verify"))
             differs = options.watch.differs if options.watch is not None else reproduced
-            call = Verified(captured, run, region, oracle, compiler, suspect, differs)
+            verified = lazy_imports.submodule("jitcap", "verify").Verified
+            call = verified(captured, run, region, oracle, compiler, suspect, differs)
     trail.keep("entry", captured.show)
     compiled = Compiled(call, captured, executable, trail, captured.graph, files=files)
     if config.dump:
@@ -245,7 +250,8 @@ def watched(run: Run, suspect: Suspect, options: Options, name: str) -> Run:
     """The function that runs for a compiled graph, by the options, and by `JITCAP_DEBUG`."""
     if options.watch is not None:
         run = options.watch.around(run, suspect)
-    run = search_nans(run, suspect.graph) if options.check_nans else run
+    if options.check_nans:
+        run = lazy_imports.submodule("jitcap", "verify").search_nans(run, suspect.graph)
     if config.debug >= 2:
         told: Run = lazy_imports.submodule("jitcap", "profiling").told(run, name)
         return told
@@ -272,7 +278,7 @@ def blamed_call(
 
 def reproduced(error: Exception, suspects: Suspects) -> Exception:
     """A difference with the file that shows it, if there is one: see `jitcap.reproduce`."""
-    if suspects and isinstance(error, VerifyError):
+    if suspects and isinstance(error, lazy_imports.submodule("jitcap", "verify").VerifyError):
         write = lazy_imports.submodule("jitcap", "reproduce").write
         error.add_file(write(suspects, error.name, f"{error.where}: {error.why}"))
     return error

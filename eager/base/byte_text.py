@@ -1,4 +1,4 @@
-"""For people: a number of bytes -> "1.50 MiB"."""
+"""Numbers of bytes for people. 1572864 -> "1.50 MiB"."""
 
 from __future__ import annotations
 

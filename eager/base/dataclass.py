@@ -2,9 +2,10 @@
 
 The library is made of small records, a quarter of a thousand: the standard decorator compiles five
 functions from text for each, which was nearly half of what `import jitcap` took, and the `__init__`
-of a frozen one looks each attribute up again. Here the methods are compiled together, and what is
-the same for all is one function. `fields`, `replace`, `match` and copies work as ever. Classes of
-this decorator and frozen ones of the standard library do not inherit from each other.
+of a frozen one looks each attribute up again. Here the methods are compiled together, those of the
+compiler's records when the first is made, and what is the same for all is one function. `fields`,
+`replace`, `match` and copies work as ever. Classes of this decorator and frozen ones of the
+standard library do not inherit from each other.
 
 The compiler's own frozen records, of which a compile makes a hundred thousand, refuse to be written
 only with `CHECK`, as in tests: to get around that takes four fifths of the time to make one. That
@@ -33,9 +34,12 @@ else:
         """Decorator with the parameters of `dataclasses.dataclass` that the library uses."""
 
         def made(cls: type) -> type:
+            cls.__doc__ = cls.__doc__ or cls.__name__  # else a signature is made, which is slow
             cls = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
-            refuses = frozen and (CHECKED or cls.__module__.partition(".")[0] not in _COMPILER)
-            own = {**_written(cls, eq, refuses), "__repr__": _repr}
+            is_compilers = cls.__module__.partition(".")[0] in _COMPILER
+            refuses = frozen and (CHECKED or not is_compilers)
+            make = _at_first_use if is_compilers else _written
+            own = {**make(cls, eq, refuses), "__repr__": _repr}
             if eq and not frozen:
                 own["__hash__"] = None
             if refuses:
@@ -91,6 +95,25 @@ def _written(cls: Any, eq: bool, refuses: bool) -> dict[str, Any]:
     for name, method in methods_made.items():
         method.__qualname__ = f"{cls.__qualname__}.{name}"
     return methods_made
+
+
+def _at_first_use(cls: Any, eq: bool, refuses: bool) -> dict[str, Any]:
+    """Methods in their place, the first call of which makes them: a program uses a part of the
+    compiler's records."""
+    put_off: dict[str, Any] = {}
+
+    def of(name: str) -> Callable[..., Any]:
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            for each, written in _written(cls, eq, refuses).items():
+                if vars(cls).get(each) is put_off[each]:
+                    setattr(cls, each, written)
+            return getattr(cls, name)(self, *args, **kwargs)
+
+        return method
+
+    names = ("__init__", "__eq__", "__hash__") if eq else ("__init__",)
+    put_off.update((name, of(name)) for name in names)
+    return put_off
 
 
 def _given(f: Field[Any], scope: dict[str, Any], parameters: list[str]) -> str:

@@ -18,7 +18,9 @@ from eager.base.misspelled import unknown
 PARTS: Final = {
     "eager": ("array_api", "distributed", "distributions", "hub"),
     "eager.utils": ("benchmark", "collect_env", "data", "model_zoo", "tensorboard"),
-    "jitcap": ("profiling", "report", "reproduce"),
+    "codegen.targets": ("triton",),
+    "jitcap.compile": ("device_parts",),
+    "jitcap": ("by_dispatch", "exporting", "profiling", "report", "reproduce", "verify"),
 }
 # Another's module: what it is to know of us.
 FOLLOWS: Final = {"einops._backends": "eager.utils.einops_backend"}

@@ -180,11 +180,13 @@ def checked(fn: F) -> F:
     return called  # type: ignore[return-value]
 
 
+@functools.cache
 def _tensor_parameters(fn: Callable[..., Any]) -> tuple[tuple[int, str, bool], ...]:
     """Parameters of a function that are tensors: (position, name, whether it may be None)."""
     return _annotated(fn, {"Tensor": False, "Tensor | None": True})
 
 
+@functools.cache
 def _int_parameters(fn: Callable[..., Any]) -> IntParameters:
     """Parameters of a function that are ints, or ints in a list: (position, name, kind)."""
     return _annotated(fn, _INTS)

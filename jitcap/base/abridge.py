@@ -15,11 +15,8 @@ from typing import Final
 SHORTEST: Final = 3  # lines of a function that is not repeated
 LONG: Final = 40  # lines of a block of which only parts are told
 RUN: Final = 6  # lines that are not repeated
-_FUNCTION: Final = re.compile(
-    r"^(?:def|struct|static .*?void) (\w+?)(?:_t|_blocks)?\b", re.MULTILINE
-)
-
-_PLACE: Final = re.compile(r"  (?:# )?([^\s/]+:\d+)$")
+_FUNCTION: Final = r"(?m)^(?:def|struct|static .*?void) (\w+?)(?:_t|_blocks)?\b"
+_PLACE: Final = r"  (?:# )?([^\s/]+:\d+)$"
 
 
 class Abridged:
@@ -43,7 +40,7 @@ class Abridged:
         left: dict[str, list[str]] = {}  # functions that are not repeated, by their stage
         for block in text.split("\n\n"):
             known = self.blocks.setdefault(block, stage)
-            name = _FUNCTION.search(block)
+            name = re.search(_FUNCTION, block)
             if name and known != stage and block.count("\n") + 1 >= SHORTEST:
                 left.setdefault(known, []).append(name[1])
             elif whole:
@@ -73,7 +70,7 @@ def _placed_once(lines: Iterable[str]) -> str:
     """Lines of which those in a row that come from one line of the program say it once."""
     shown, last = [], ""
     for line in lines:
-        found = _PLACE.search(line)
+        found = re.search(_PLACE, line)
         if found is None:
             shown.append(line)
         else:

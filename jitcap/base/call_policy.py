@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import types
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any, Final, TypeVar
 
@@ -26,7 +26,7 @@ _READ: Final = (
     *(f"eager.distributed.{name}" for name in _RANKS),
 )  # fmt: skip
 _OWN: Final = frozenset({"eager", "jitcap", "codegen", "numpy"})
-_STDLIB: Final = tuple({sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib")})
+_STDLIB: Final = f"{Path(os.__file__).parent}{os.sep}"
 _OURS: Final = frozenset({
     "jitcap.capture.interpret", "jitcap.capture.kinds.symbolic_sequences",
     "jitcap.capture.kinds.iterators", "jitcap.capture.control.for_loops",

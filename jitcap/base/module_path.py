@@ -15,6 +15,11 @@ def dotted(name: str) -> str:
     return _CHILD.sub(r".\1", name)
 
 
+def readable(name: str) -> str:
+    """A place as the user writes it: `model._modules['fc']._parameters['w']` is model.fc.w."""
+    return re.sub(r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1", name)
+
+
 def moved(path: str, old: str, new: str) -> str:
     """The path that is to the module `new` what `path` is to `old`, a module that is alike: one
     part of their paths differs. `moved("m.1.mlp", "m.0.norm", "m.4.norm")` is "m.5.mlp"."""

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-_PATH: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'[^']*')\])*")
-_WORD: Final = re.compile(r"[A-Za-z_]\w*|\d+")
-_INNER: Final = re.compile(r"\[([A-Za-z_][^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*)\]")
+_PATH: Final = r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'[^']*')\])*"
+_WORD: Final = r"[A-Za-z_]\w*|\d+"
+_INNER: Final = r"\[([A-Za-z_][^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*)\]"
 
 
 def short_names(places: Sequence[str]) -> list[str]:
@@ -30,15 +30,15 @@ def short_names(places: Sequence[str]) -> list[str]:
 def _ends(place: str) -> list[str]:
     """The ends of a path that begin with a name, shortest first; of what is computed of paths, the
     text with the shortest end of each."""
-    plain = _INNER.sub(lambda found: "." + _shortest(found[1]), place)
-    if _PATH.fullmatch(plain):
-        words = _WORD.findall(plain)
+    plain = re.sub(_INNER, lambda found: "." + _shortest(found[1]), place)
+    if re.fullmatch(_PATH, plain):
+        words = re.findall(_WORD, plain)
         starts = [k for k in reversed(range(len(words))) if not words[k].isdigit()]
         return [".".join(words[k:]) for k in starts]
-    return [_PATH.sub(lambda found: _shortest(found[0]), plain)]
+    return [re.sub(_PATH, lambda found: _shortest(found[0]), plain)]
 
 
 def _shortest(path: str) -> str:
-    words = _WORD.findall(path)
+    words = re.findall(_WORD, path)
     start = max((k for k, word in enumerate(words) if not word.isdigit()), default=0)
     return ".".join(words[start:])

@@ -4,7 +4,6 @@ They are made after the graph ran, in program order, if they run no code of the 
 
 from __future__ import annotations
 
-import logging
 import sys
 import warnings
 from collections.abc import Callable
@@ -35,6 +34,8 @@ class HostCall:
 
 def call(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     """A call of logging, tqdm ... that only reports: it is made after the graph ran."""
+    import logging  # slow, and of those who have it
+
     if fn is logging.Logger.isEnabledFor:
         return _is_enabled(s, args[0], s.known(args[1]))
     if fn is logging.getLogger and not kwargs and all(type(v) is str for v in args):
@@ -67,8 +68,10 @@ def call(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     return None
 
 
-def logger_of(args: Args) -> logging.Logger:
+def logger_of(args: Args) -> Any:
     """The logger of a call: its first argument, or the root of the functions of the module."""
+    import logging
+
     found = args[0] if args else None
     while isinstance(found, logging.LoggerAdapter):
         found = found.logger
@@ -108,6 +111,8 @@ def prints_by_library(module: Any) -> bool:
 
 def logs_by_library(logger: Any) -> bool:
     """True if a record that a logger makes meets no filter, handler or stream of the program."""
+    import logging
+
     parts: list[Any] = [logging.getLogRecordFactory(), logging.basicConfig]
     if not logger.hasHandlers():
         parts += [logging.lastResort, sys.stderr]

@@ -233,8 +233,8 @@ def listing(legend: Iterable[str], entry: str) -> str:
 
 
 LONG: Final = 300  # letters of a line whose elements stand below each other
-_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
-_TEST: Final = re.compile(r"( +)if not \((.*)\): return MISS")
+_QUOTED: Final = r"'[^']*'|\"[^\"]*\""
+_TEST: Final = r"( +)if not \((.*)\): return MISS"
 
 
 def _elements(line: str) -> list[str]:
@@ -247,13 +247,13 @@ def _elements(line: str) -> list[str]:
 
 def _tests(line: str) -> list[str]:
     """A statement that tests several things, as one for each."""
-    found = _TEST.fullmatch(line)
+    found = re.fullmatch(_TEST, line)
     if found is None:
         return [line]
     tests: list[str] = []
     depth = start = 0
     whole = found[2]
-    bare = _QUOTED.sub(lambda text: "_" * len(text[0]), whole)
+    bare = re.sub(_QUOTED, lambda text: "_" * len(text[0]), whole)
     for at, sign in enumerate(bare):
         depth += (sign in "([{") - (sign in ")]}")
         if not depth and bare.startswith(" or ", at):

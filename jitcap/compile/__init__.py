@@ -1,1 +1,13 @@
 """From a graph to an executable: the stages in order, and the graphs kept on disk."""
+
+from typing import Any as _Any
+
+from eager.base import lazy_imports as _lazy_imports
+
+
+def __getattr__(name: str) -> _Any:
+    return _lazy_imports.submodule(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_lazy_imports.PARTS[__name__]})

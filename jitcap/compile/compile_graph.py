@@ -14,9 +14,8 @@ from codegen.runtime.pending import Pending
 from eager.base.config import config
 from jitcap.base.diagnostics import Trail
 from jitcap.compile.backends import choose_backend
-from jitcap.compile.device_parts import in_parts, recall_parts
 from jitcap.compile.executable import Executable, op_by_op
-from jitcap.compile.generate import Layout, Writes, generate, or_op_by_op
+from jitcap.compile.generate import Layout, Writes, device_parts, generator, or_op_by_op
 from jitcap.compile.generate import recall as recall_whole
 from jitcap.compile.optimise import optimise
 from jitcap.compile.size_pieces import in_pieces
@@ -51,10 +50,10 @@ def begin_code(
     name = choose_backend(devices, backend)
     if name == "eager":
         return Pending.of(Executable(op_by_op(graph, writes), name))
-    begin = in_pieces if graph.has_data_sizes else in_parts if devices else generate
+    begin = in_pieces if graph.has_data_sizes else generator(devices)
     return or_op_by_op(begin, graph, writes, strides, Target(name, config.isa), trail)
 
 
 def recall(key: str, trail: Trail) -> Executable | None:
     """The executable that is stored under `key`, if it is still there."""
-    return recall_whole(key, trail) or recall_parts(key, trail, None)
+    return recall_whole(key, trail) or device_parts().recall_parts(key, trail, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import codegen
 from codegen import Target, Unsupported
@@ -15,6 +16,7 @@ from codegen.runtime.artifact import Artifact
 from codegen.runtime.pending import Pending
 from codegen.runtime.turns import Turn
 from codegen.targets.cpp.runtime.build import NoCompiler
+from eager.base import lazy_imports
 from eager.base.config import config
 from jitcap.base.breaks import REPORT, Break
 from jitcap.base.diagnostics import Trail, announce
@@ -27,6 +29,16 @@ from jitcap.graph.graph import Graph
 Writes = Sequence[tuple[int, int]]  # (input, output): the input's memory takes the output's value
 Layout = Sequence[Strides | None] | None  # the inputs' strides in elements (None: contiguous)
 Begin = Callable[[Graph, Writes, Layout, Target, Trail], Pending[Executable]]
+
+
+def device_parts() -> Any:
+    """Module that compiles for devices, imported by a program that has one."""
+    return lazy_imports.submodule("jitcap.compile", "device_parts")
+
+
+def generator(devices: Sequence[str]) -> Begin:
+    """Generator for a graph whose values live on these devices, and the host."""
+    return device_parts().in_parts if devices else generate
 
 
 def generate(

@@ -11,9 +11,8 @@ from codegen import Target
 from codegen.runtime.pending import Pending
 from eager.base.config import config
 from jitcap.base.diagnostics import Trail
-from jitcap.compile.device_parts import in_parts
 from jitcap.compile.executable import Executable
-from jitcap.compile.generate import Layout, Writes, generate
+from jitcap.compile.generate import Layout, Writes, generator
 from jitcap.graph.cut_by_device import places_of
 from jitcap.graph.cut_by_size import Whole, cut
 from jitcap.graph.graph import Graph, Node
@@ -36,7 +35,7 @@ def in_pieces(
             continue
         trail.keep(f"piece {number}", functools.partial(listing, piece.graph))
         own = [layout.get(x) if isinstance(x, Node) else None for x in piece.takes]
-        begin = in_parts if places_of(piece.graph) else generate
+        begin = generator(places_of(piece.graph))
         made.append(begin(piece.graph, piece.writes, own, target, trail).result())
     parts = [x for x in made if x is not None]
     whole = Executable(

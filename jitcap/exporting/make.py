@@ -18,6 +18,7 @@ from eager.core.tensor import Tensor, wrap
 from eager.device.array import DeviceArray
 from eager.random import default_generator
 from eager.sizes.symint import hint, symbols_of
+from jitcap.base.module_path import readable
 from jitcap.base.origin import (
     Attribute,
     Computed,
@@ -52,7 +53,6 @@ from jitcap.exporting.program import (
 from jitcap.graph.graph import CHECK
 from jitcap.guards.guard import Same
 from jitcap.pipeline import front
-from jitcap.verify.bisect import readable
 
 
 def export(

@@ -39,12 +39,12 @@ from jitcap.capture.dynamism import Varying
 from jitcap.capture.frames import real_frame
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Frame, Interpreter
 from jitcap.capture.opcodes.table import OPCODES
+from jitcap.capture.plain import Plain
 from jitcap.capture.result import Captured, require_fit, why_not
 from jitcap.capture.version import Options, Room
 from jitcap.compile.anticipate import anticipated
 from jitcap.graph_breaks.concrete import ConcreteWorld
 from jitcap.graph_breaks.segment import RETURNED, STOPPED, capture_segment, live, point_of
-from jitcap.verify import Plain
 
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 VERSIONS: Final = 8  # of one segment that are kept

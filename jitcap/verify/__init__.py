@@ -10,9 +10,7 @@ nans.py       `check_nans=True`: the first operation that makes a NaN
 """
 
 from jitcap.verify.bisect import VerifyError as VerifyError
-from jitcap.verify.case import Plain as Plain
-from jitcap.verify.case import Whole as Whole
 from jitcap.verify.nans import search_nans as search_nans
 from jitcap.verify.verified import Verified as Verified
 
-__all__ = ["Plain", "Verified", "VerifyError", "Whole", "search_nans"]
+__all__ = ["Verified", "VerifyError", "search_nans"]

@@ -8,7 +8,6 @@ under capture than on the tape?
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any, Final
@@ -18,6 +17,7 @@ import numpy as np
 from eager import autograd
 from eager.core.dispatch import apply
 from eager.core.tensor import Tensor, wrap
+from jitcap.base.module_path import readable
 from jitcap.capture.epilogue_writes import Effect
 from jitcap.graph.graph import INPUT, ITEM, Graph, Node, reachable
 from jitcap.graph.tracer import trace
@@ -50,11 +50,6 @@ class VerifyError(AssertionError):
         self.file = told
         if told:
             self.args = (f"{self.args[0]}\n  file: {told}",)
-
-
-def readable(name: str) -> str:
-    """A place as the user writes it: `model._modules['fc']._parameters['w']` is model.fc.w."""
-    return re.sub(r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1", name)
 
 
 class Blame:

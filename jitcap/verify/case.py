@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any, Protocol
+from typing import Any
 
 from eager.base.dataclass import dataclass
 from eager.core.tensor import Tensor
 from jitcap.autodiff.joint import Joint
-from jitcap.base.breaks import Break
-from jitcap.base.call_policy import function_of, name_of
 from jitcap.base.origin import Origin
 from jitcap.capture.result import Captured
 from jitcap.graph.graph import Graph
@@ -19,53 +17,6 @@ from jitcap.verify.copies import Copies
 from jitcap.verify.host import Heard
 
 Run = Callable[[list[Any]], list[Any]]
-
-
-class Plain(Protocol):
-    """Source of a version: the plain function, and how it is captured."""
-
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The function itself."""
-
-    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured | None:
-        """A new capture of this call, as the version was captured; None if it is refused."""
-
-    @property
-    def place(self) -> str:
-        """The function, and where it stands."""
-
-    @property
-    def called(self) -> Callable[..., Any] | None:
-        """The function; None for a part of one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """A function that is captured as a whole, by `way`, with `varying` sizes and numbers."""
-
-    fn: Callable[..., Any]
-    varying: frozenset[str]
-    way: Callable[..., Captured]
-
-    @property
-    def place(self) -> str:
-        plain = function_of(self.fn)
-        code = plain[0].__code__ if plain else None
-        name = name_of(self.fn)
-        return f"{name} at {code.co_filename}:{code.co_firstlineno}" if code else name
-
-    @property
-    def called(self) -> Callable[..., Any]:
-        return self.fn
-
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self.fn(*args, **kwargs)
-
-    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured | None:
-        try:
-            return self.way(self.fn, args, kwargs, dynamic=self.varying)
-        except Break:
-            return None
 
 
 @dataclass(frozen=True, slots=True)

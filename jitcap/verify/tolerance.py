@@ -40,7 +40,7 @@ FIRST: Final = 8  # samples that most elements are decided by; the others need a
 ALL: Final = 64  # each runs the graph op by op
 TEXT: Final = 64  # roundings by which the numbers in a text are moved
 _SUMS: Final = (Contract, IndexAdd, Reduce, Scan, SumPool, SumPoolGrad)
-_NUMBER: Final = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|inf|nan)")
+_NUMBER: Final = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|inf|nan)"
 
 Samples = Callable[[float], Iterator[dict[str, Any]]]  # amplitude -> value by path, again and again
 
@@ -184,13 +184,13 @@ def _tiny(a: Any) -> float:
 def _judge_text(leaf: Leaf, samples: Samples) -> str:
     """Texts must be the same but for numbers that rounding moves across what the text shows."""
     what = f"{leaf.got!r} in the compiled version, {leaf.want!r} in Python"
-    got, want = _NUMBER.findall(leaf.got), _NUMBER.findall(leaf.want)
+    got, want = re.findall(_NUMBER, leaf.got), re.findall(_NUMBER, leaf.want)
     if leaf.got == leaf.want:
         return ""
-    if _NUMBER.sub("#", leaf.got) != _NUMBER.sub("#", leaf.want) or len(got) != len(want):
+    if re.sub(_NUMBER, "#", leaf.got) != re.sub(_NUMBER, "#", leaf.want) or len(got) != len(want):
         return what
     texts = [s.get(leaf.key) for s in islice(samples(float(TEXT)), ALL)]
-    rows = [_NUMBER.findall(t) for t in texts if isinstance(t, str)]
+    rows = [re.findall(_NUMBER, t) for t in texts if isinstance(t, str)]
     rows = [[float(x) for x in row] for row in rows if len(row) == len(want)]
     for i, (a, b) in enumerate(zip(got, want, strict=True)):
         seen = [row[i] for row in rows] + [float(a)]

@@ -32,14 +32,16 @@ from eager.core.tensor import Tensor, wrap
 from jitcap.autodiff.compiled_function import OutputNode, Region, RegionNode
 from jitcap.autodiff.joint import Joint, runs_python
 from jitcap.base.call_policy import is_library_space
+from jitcap.base.module_path import readable
 from jitcap.base.origin import Drawn, Item, Origin
+from jitcap.capture.plain import Plain
 from jitcap.capture.result import Captured, link
 from jitcap.capture.version import MISS, STANCE, Suspects
 from jitcap.compile.suspect import Suspect, SuspectCall
 from jitcap.graph.graph import CHECK, Graph, Node
 from jitcap.passes.dead import dead_code
-from jitcap.verify.bisect import Blame, readable
-from jitcap.verify.case import Begun, Case, Outcome, Plain, Run
+from jitcap.verify.bisect import Blame
+from jitcap.verify.case import Begun, Case, Outcome, Run
 from jitcap.verify.compare import Comparison, Difference, same_namespace
 from jitcap.verify.copies import Copies, owner_of
 from jitcap.verify.host import Heard, expected, listening, streams_of, told

@@ -344,13 +344,13 @@ def made_now(s: Session, text: Any) -> Any:
     """Text that native code made of values of this capture. An address in it is that of an object
     which each call makes anew, or of one that stands for the program's, unless that is fixed."""
     if type(text) is str and " at 0x" in text:
-        if any(int(place, 16) not in s.outside.fixed for place in _PLACE.findall(text)):
+        if any(int(place, 16) not in s.outside.fixed for place in re.findall(_PLACE, text)):
             raise Break("data dependent", "the address of an object is shown")
         s.bound_to = "an address in a text"
     return text
 
 
-_PLACE: Final = re.compile(r" at 0x([0-9a-fA-F]+)")
+_PLACE: Final = r" at 0x([0-9a-fA-F]+)"
 
 
 def _guard_digits(s: Session) -> None:

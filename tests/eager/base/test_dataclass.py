@@ -16,11 +16,12 @@ from eager.base.dataclass import dataclass
 HOW = [{"frozen": f, "eq": e, "slots": s} for f in (0, 1) for e in (0, 1) for s in (0, 1)]
 
 
-def classes(decorator, **how):
+def classes(decorator, module, **how):
     """A class with every kind of field that we use, one that inherits from it, and one without."""
 
     @decorator(**how)
     class Base:
+        __module__ = module
         x: int
         y: tuple[int, ...] = (1,)
         kind: ClassVar[str] = "base"
@@ -29,6 +30,7 @@ def classes(decorator, **how):
     class Derived(Base):
         """With more."""
 
+        __module__ = module
         must: str = field(kw_only=True)
         made: list[Any] = field(default_factory=list, repr=False)
         own: dict[str, Any] = field(default_factory=dict, init=False, compare=False)
@@ -39,6 +41,8 @@ def classes(decorator, **how):
 
     @decorator(**how)
     class Empty:
+        __module__ = module
+
         def __repr__(self) -> str:
             return "nothing"
 
@@ -74,10 +78,10 @@ QUESTIONS = [
 
 
 @pytest.mark.parametrize("how", HOW, ids=lambda how: "-".join(n for n in how if how[n]) or "plain")
-def test_it_is_what_the_standard_one_makes(how):
-    for ours, theirs in zip(
-        classes(dataclass, **how), classes(dataclasses.dataclass, **how), strict=True
-    ):
+@pytest.mark.parametrize("module", [__name__, "codegen"])
+def test_it_is_what_the_standard_one_makes(how, module):
+    made = (classes(d, module, **how) for d in (dataclass, dataclasses.dataclass))
+    for ours, theirs in zip(*made, strict=True):
         if not fields(ours):
             assert repr(ours()) == repr(theirs()) == "nothing"
             continue
