@@ -303,6 +303,10 @@ class Multinomial(_OfClasses):
         self._classes(probs, logits)
         super().__init__(*self._split(), validate_args=validate_args)
 
+    @property
+    def support(self) -> Any:
+        return c.multinomial(self.total_count)
+
     def sample(self, sample_shape: Any = ()) -> Tensor:
         classes = self._categorical.sample((self.total_count, *sample_shape))
         return one_hot(classes, self._event_shape[0]).sum(0).to(self.probs.dtype)

@@ -141,3 +141,12 @@ class UninitializedParameter(_Uninitialized, Parameter):
 
 class UninitializedBuffer(_Uninitialized):
     """A buffer whose shape is not known yet: `materialize(shape)` makes it a tensor."""
+
+
+def zero_gradient(gradient: Tensor) -> None:
+    """Overwrite a gradient with zeros, off the tape. It may be a view of what others hold."""
+    if gradient.grad_fn is not None:
+        gradient.detach_()
+    else:
+        gradient.requires_grad_(False)
+    gradient.zero_()

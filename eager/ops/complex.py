@@ -140,7 +140,8 @@ AS_COMPLEX: PartView = PartView(
 
 def _angle_vjp(g: Tensor, x: Tensor) -> tuple[Tensor]:
     a, b = real(x), imag(x)
-    size = a * a + b * b
+    at_zero = (a == 0) & (b == 0)  # no angle changes there, says PyTorch
+    size = where(at_zero, 1, a * a + b * b)
     return (make_complex(-g * b / size, g * a / size),)
 
 

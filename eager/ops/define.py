@@ -59,7 +59,7 @@ def unary(
     `body` may be the name of an intrinsic. `how` goes to `public` (alias, torch, method,
     inplace)."""
     spelled: Body = (lambda m, x: getattr(m, body)(x)) if isinstance(body, str) else body
-    ufunc = _ufunc(body) if isinstance(body, str) else None
+    ufunc = _ufunc(body) if isinstance(body, str) and refuses is None else None
     op = Pointwise(
         name, ("x",), vjp, body=spelled, result=result, ufunc=ufunc, of_complex=of_complex,
         takes=takes, refuses=refuses,

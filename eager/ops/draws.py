@@ -29,6 +29,11 @@ def _wide(x: Any) -> Any:
     return np.asarray(x, np.float64)
 
 
+def _rounded(drawn: Any, dtype: Any) -> Any:
+    """Draws as an array: for parameters without dimensions NumPy's generator gives a number."""
+    return np.asarray(drawn).astype(dtype)
+
+
 def _invalid(x: Any, bad: Any, name: str) -> None:
     if bad.any():
         raise RuntimeError(f"{name}: a parameter is negative, or no number: {x[bad].flat[0]}")
@@ -37,8 +42,9 @@ def _invalid(x: Any, bad: Any, name: str) -> None:
 def _gamma(alpha: Any, key: Any) -> Any:
     wide = _wide(alpha)
     _invalid(wide, ~(wide >= 0), "standard_gamma")
-    drawn = _generator(key).standard_gamma(wide).astype(alpha.dtype)
-    return np.maximum(drawn, np.finfo(drawn.dtype).tiny)  # its logarithm is finite
+    drawn = _rounded(_generator(key).standard_gamma(wide), alpha.dtype)
+    least = dt.finfo(dt.from_numpy(drawn.dtype)).tiny
+    return np.maximum(drawn, np.asarray(least, drawn.dtype))  # its logarithm is finite
 
 
 def _gamma_vjp(g: Any, alpha: Any, out: Any) -> tuple[Any, None]:
@@ -81,14 +87,14 @@ def _digamma(x: Any) -> Any:
 def _poisson(rate: Any, key: Any) -> Any:
     wide = _wide(rate)
     _invalid(wide, ~(wide >= 0), "poisson")
-    return _generator(key).poisson(wide).astype(rate.dtype)
+    return _rounded(_generator(key).poisson(wide), rate.dtype)
 
 
 def _binomial(count: Any, prob: Any, key: Any) -> Any:
     n, p = np.broadcast_arrays(_wide(count), _wide(prob))
     _invalid(n, ~(n >= 0), "binomial")
     _invalid(p, ~((p >= 0) & (p <= 1)), "binomial")
-    return _generator(key).binomial(n.astype(np.int64), p).astype(np.asarray(prob).dtype)
+    return _rounded(_generator(key).binomial(n.astype(np.int64), p), np.asarray(prob).dtype)
 
 
 def _like_first(x: Aval, *_: Aval) -> tuple[Aval, ...]:

@@ -17,6 +17,7 @@ from eager.core.registry import in_place, needs_tensors, public
 from eager.core.tape import zeros_of
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
+from eager.ops.complex import view_as_complex, view_as_real
 from eager.ops.define import UnaryFn, binary, binary_op, not_for, unary
 from eager.ops.kinds import Pointwise
 from eager.ops.pointwise import float_power, is_integral, where
@@ -83,6 +84,7 @@ log10 = unary(
     "log10",
     lambda m, x: m.log2(x) * math.log10(2.0),
     lambda g, x: (g / (x * math.log(10.0)),),
+    of_complex=np.log10,
     samples=_positive,
     on_gpus="full",
 )
@@ -171,6 +173,7 @@ atanh = unary(
     "atanh",
     lambda m, x: 0.5 * (m.log1p(x) - m.log1p(-x)),
     lambda g, x: (g / (1 - x * x),),
+    of_complex=np.arctanh,
     alias=("arctanh",),
     samples=_inside,
 )
@@ -519,6 +522,9 @@ def nan_to_num(
     """NaN, inf and -inf replaced (by default by 0 and the dtype's largest and smallest numbers)."""
     if is_integral(input):
         return input.clone()
+    if input.dtype.is_complex:
+        parts = view_as_real(input)
+        return view_as_complex(nan_to_num(parts, nan, posinf, neginf))
     high = dt.finfo(input.dtype).max if posinf is None else posinf
     low = dt.finfo(input.dtype).min if neginf is None else neginf
     out = where(input != input, nan, input)

@@ -424,7 +424,8 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
     if not 1 <= k <= (input.shape[d] if input.ndim else 1):
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(d))
     values, indices = sorted_along(input, d, False, "kthvalue", k)
-    return return_types.kthvalue(*pick(values, indices, d, k - 1, keepdim))
+    found = pick(values, indices, d, k - 1, keepdim)
+    return return_types.kthvalue(*(each.clone() for each in found))  # views keep all
 
 
 def pick(

@@ -13,7 +13,7 @@ from eager.core.op import Sample
 from eager.core.registry import needs_tensors, public
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
-from eager.ops.define import BinaryFn, binary, binary_op, unary
+from eager.ops.define import BinaryFn, binary, binary_op, not_for, unary
 from eager.ops.kinds import Pointwise
 from eager.ops.pointwise import eq, is_integral, lt, ne
 
@@ -53,7 +53,14 @@ bitwise_or = _require_bits(binary_op("bitwise_or", "or_", takes="real"))
 bitwise_xor = _require_bits(binary_op("bitwise_xor", "xor", takes="real"))
 bitwise_left_shift = _require_bits(binary_op("bitwise_left_shift", "shl", takes="numbers"))
 bitwise_right_shift = _require_bits(binary_op("bitwise_right_shift", "shr", takes="numbers"))
-bitwise_not = unary("bitwise_not", "not_", result="promote", samples=s.on_ints(), takes="real")
+bitwise_not = unary(
+    "bitwise_not",
+    "not_",
+    result="promote",
+    samples=s.on_ints(),
+    takes="real",
+    refuses=not_for("bitwise_not", dt.FLOAT, dt.COMPLEX),
+)
 
 
 def _int_samples() -> list[Sample]:

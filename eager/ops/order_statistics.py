@@ -128,6 +128,8 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     """`median` of the elements that are not NaN; NaN where there are no others."""
     not_for("nanmedian", dt.BOOL)([input.aval])
     if dim is None:
+        if not input.numel():
+            return input.sum() / 0  # NaN
         return shared(input, nanmedian(input.reshape(-1), 0).values)
     d = norm_dim(dim, input.ndim, "nanmedian")
     values, indices = sorted_along(input, d, False, "nanmedian")

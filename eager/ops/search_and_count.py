@@ -111,7 +111,7 @@ def _check_sorter(sequence: Tensor, sorter: Tensor) -> None:
 
 @public(samples=lambda: [s.call(s.values((3, 4)), _ordered, grad=False)])
 def bucketize(
-    input: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
     """The interval between `boundaries` that each element falls into."""
     if boundaries.ndim != 1:

@@ -21,6 +21,7 @@ from eager.base.compat_warnings import warn
 from eager.base.tracebacks import trim
 from eager.core.tensor import Tensor
 from eager.nn.modules.hooks import RemovableHandle, add_hook
+from eager.nn.parameter import zero_gradient
 from eager.ops.complex import view_as_complex, view_as_real
 from eager.ops.updates import is_elsewhere, is_unusual, is_written
 
@@ -346,8 +347,7 @@ class Optimizer(_Hooked):
                 if set_to_none:
                     parameter.grad = None
                 elif parameter.grad is not None:
-                    parameter.grad.detach_()
-                    parameter.grad.zero_()
+                    zero_gradient(parameter.grad)
 
     # ---------------------------------------------------------------------------------- state
     def state_dict(self) -> dict[str, Any]:

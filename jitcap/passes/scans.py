@@ -425,7 +425,7 @@ class _Splitter:
         for d in self.body.graph.nodes:
             if d.op is DOT and d not in self.needed and d not in self.free:
                 reached = _descendants(d, users)
-                if all(map(can_batch, reached)):
+                if self.can_follow(reached):
                     found |= reached
         if found:  # sums of what leaves the loop anyway
             leaving = {p for m in found for p in m.parents} - found
@@ -434,9 +434,16 @@ class _Splitter:
                 alone = m.op is SUM and m not in self.needed and m not in found
                 if alone and _base(m.parents[0]) in leaving and can_batch(m):
                     reached = _descendants(m, users)
-                    if all(map(can_batch, reached)):
+                    if self.can_follow(reached):
                         found |= reached
         return found
+
+    def can_follow(self, reached: set[Node]) -> bool:
+        """True if they can be computed for all steps at once, behind the loop. The numbers of all
+        steps are a tensor there, which promotes as one: what reads a number of its step stays."""
+        read = {p for m in reached for p in m.parents} - reached
+        numbers = any(p.aval.weak and p not in self.outside for p in read)
+        return not numbers and all(map(can_batch, reached))
 
     def hoist(self, products: Sequence[Node]) -> None:
         """Compute them before the loop: they become sequences."""

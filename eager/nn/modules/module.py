@@ -32,7 +32,7 @@ from eager.nn.modules.hooks import (
 )
 from eager.nn.modules.state import IncompatibleKeys as IncompatibleKeys
 from eager.nn.modules.state import State
-from eager.nn.parameter import Buffer, Parameter
+from eager.nn.parameter import Buffer, Parameter, zero_gradient
 from eager.ops.create import empty_like
 
 M = TypeVar("M", bound="Module")
@@ -306,8 +306,7 @@ class Module(Hooked, State):
             if set_to_none:
                 parameter.grad = None
             elif parameter.grad is not None:
-                parameter.grad.detach_()
-                parameter.grad.zero_()
+                zero_gradient(parameter.grad)
 
     # ------------------------------------------------------------------------------ printing
     def _get_name(self) -> str:

@@ -132,3 +132,22 @@ def test_distributions_of_programs(wrap):
     drawn, probs, again = wrap(step)(eager.tensor([1.0, 2.0]))
     assert drawn.shape == (3, 2) and bool((drawn.abs() <= eager.tensor([1.0, 2.0])).all())
     assert again.tolist() == probs.tolist() == pytest.approx([0.25, 0.25])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("wrap", [lambda f: f, lambda f: jit(f, backend="eager")])
+def test_draws_for_parameters_without_dimensions(wrap, dtype):
+    two, half = (eager.tensor(v, dtype=getattr(eager, dtype)) for v in (2.0, 0.5))
+
+    def draw():
+        draws = d.Gamma(two, 1.0), d.Beta(two, half), d.StudentT(two), d.Poisson(two)
+        made = [each.sample() for each in draws]
+        return [*made, d.Binomial(3, half).sample(), eager.poisson(two), eager.binomial(two, half)]
+
+    for one in wrap(draw)():
+        assert one.shape == () and one.dtype is two.dtype and one >= -100
+
+
+def test_counts_beyond_the_draws_are_refused():
+    with pytest.raises(ValueError, match="within the support"):
+        d.Multinomial(4, eager.ones(3)).log_prob(eager.tensor([3.0, 3.0, 3.0]))

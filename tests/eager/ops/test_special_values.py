@@ -250,3 +250,50 @@ def test_draws_in_16_bits_are_finite(dtype):
     eager.manual_seed(1)
     for got, want in zip(drawn, compiled.original(zero), strict=True):
         np.testing.assert_allclose(got.float().numpy(), want.float().numpy(), rtol=1e-2)
+
+
+COMPLEX_VALUES = {
+    "nan_to_num": (eager.nan_to_num, np.nan_to_num),
+    "nan_to_num of given numbers": (
+        lambda z: z.nan_to_num(1.0, 2.0, 3.0),
+        lambda z: np.nan_to_num(z, nan=1.0, posinf=2.0, neginf=3.0),
+    ),
+    "log10": (eager.log10, np.log10),
+    "atanh": (lambda z: z[3:].atanh(), lambda z: np.arctanh(z[3:])),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX_VALUES)
+def test_complex_numbers_part_by_part(name):
+    parts = [(INF, 1), (NAN, -INF), (-INF, NAN), (0, 0), (1, 0), (-1, 0), (0, 2)]
+    values = np.array([complex(*pair) for pair in parts])
+    function, reference = COMPLEX_VALUES[name]
+    with np.errstate(all="ignore"):
+        got, want = function(eager.tensor(values)).numpy(), reference(values)
+    np.testing.assert_array_equal(np.isnan(got.view(float)), np.isnan(want.view(float)))
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_the_angle_of_zero_has_no_gradient():
+    z = eager.tensor([1 + 1j, 0j], requires_grad=True)
+    z.angle().sum().backward()
+    assert z.grad.tolist() == [-0.5 + 0.5j, 0j]
+
+
+def test_nothing_has_a_median_that_is_no_number():
+    assert eager.zeros(0, 3).nanmedian().isnan()
+
+
+def test_a_number_falls_into_a_bucket():
+    assert eager.bucketize(0.5, eager.tensor([0.0, 1.0])).item() == 1
+
+
+def test_the_kth_value_does_not_keep_the_others():
+    found = eager.arange(12.0).reshape(3, 4).kthvalue(2, 0)
+    for each in found:
+        assert each.stride() == (1,) and each.untyped_storage().nbytes() <= 32
+
+
+def test_bits_of_floats_are_refused_in_the_words_of_the_library():
+    with pytest.raises(NotImplementedError, match='"bitwise_not" not implemented'):
+        eager.bitwise_not(eager.ones(2))

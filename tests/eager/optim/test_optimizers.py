@@ -556,3 +556,23 @@ def test_a_subclass_may_extend_setstate():
 
     opt = Extended([eager.ones(2, requires_grad=True)], lr=0.1)
     assert copy.deepcopy(opt).param_groups[0]["added"] == 1
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("of", ["optimizer", "module"])
+def test_a_gradient_that_is_a_view_can_be_zeroed(of, jitted):
+    model = eager.nn.Linear(3, 2)
+    opt = eager.optim.SGD(model.parameters(), lr=0.1)
+
+    def train(x):
+        (opt if of == "optimizer" else model).zero_grad(set_to_none=False)
+        grads = eager.autograd.grad(model(x).sum(), list(model.parameters()))
+        for p, g in zip(model.parameters(), grads, strict=True):
+            p.grad = g.t().clone().t() if g.ndim > 1 else eager.stack([g, g])[0]
+        opt.step()
+
+    train = jitcap.jit(train, backend="python") if jitted else train
+    before = model.bias.detach().clone()
+    for _ in range(3):
+        train(eager.ones(4, 3))
+    assert eager.allclose(model.bias, before - 1.2)

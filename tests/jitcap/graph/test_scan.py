@@ -368,3 +368,40 @@ def test_the_graph_of_a_ctc_loss_does_not_grow_with_the_time():
         return made.stages["graph"].count("\n")
 
     assert nodes(4) == nodes(40)
+
+
+def scaled(s, w, t):
+    return (s @ w) * 0.9**t
+
+
+def read_by_a_sum(s, w, t):
+    return ((s @ w) / (t + 1.0)).sum()
+
+
+def added(s, w, t):
+    return s + (s @ w) - t * 0.5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("product", [scaled, read_by_a_sum, added])
+def test_numbers_of_the_step_do_not_promote_products_that_leave_the_loop(product, dtype):
+    """The numbers of all steps would be a tensor of float64 behind the loop."""
+
+    def step(x, w):
+        s, out = x * 1, []
+        for t in range(18):
+            s = eager.tanh(product(x, w, t) + s)
+            out.append(product(s, w, t))
+        grads = eager.autograd.grad(eager.stack(out).float().sum(), (x, w))
+        return eager.stack(out), out[2], *grads
+
+    kind = getattr(eager, dtype)
+    values = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+    x = eager.tensor(values).to(kind).requires_grad_()
+    w = eager.tensor(np.eye(3, dtype=np.float32) / 2).to(kind).requires_grad_()
+    tolerance = {"float32": 1e-5, "bfloat16": 0.1, "float16": 0.01}[dtype]
+    for got, want in zip(jit(step, backend="eager")(x, w), step(x, w), strict=True):
+        assert got.dtype is want.dtype is kind
+        np.testing.assert_allclose(
+            got.detach().float().numpy(), want.detach().float().numpy(), rtol=tolerance, atol=tolerance
+        )
