@@ -119,7 +119,7 @@ def _in_graph(
 ) -> Work | None:
     """Record a collective of what is captured, which writes `into`."""
     with no_grad():
-        into.copy_(taken(op, x.detach(), group=group.number, **attrs).view_as(into))
+        into.copy_(taken(op, x.detach(), group, **attrs).view_as(into))
     return _none(async_op, group)
 
 
@@ -195,7 +195,9 @@ def broadcast(
         return _none(async_op)
     root = _root(found, src, group_src, "src")
     if tracing():
-        return _in_graph(found, BROADCAST, tensor, tensor, async_op, root=root)
+        return _in_graph(
+            found, BROADCAST, tensor, tensor, async_op, root=root, sends=found.rank() == root
+        )
     mine = _memory(tensor, "broadcast", written=found.rank() != root)
     end = None if found.rank() == root else mine.finish
     return _launch(

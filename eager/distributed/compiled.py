@@ -33,8 +33,15 @@ Record = Any
 
 
 def groups_of(records: Sequence[Record]) -> tuple[ProcessGroup, ...]:
-    """The groups of collectives, each once. Raises DistError for one that is gone."""
-    return tuple(by_number(n) for n in dict.fromkeys(r.attrs["group"] for r in records))
+    """The groups of collectives, each once. Raises DistError for one that is gone, or has another
+    number of ranks than what was compiled (and may have been stored) is for."""
+    found = {r.attrs["group"]: by_number(r.attrs["group"]) for r in records}
+    for record in records:
+        group, ranks = found[record.attrs["group"]], record.attrs["ranks"]
+        if group.size() != ranks:
+            what = f"{_shown(record, line=True)} was compiled for {ranks} ranks"
+            raise DistError(f"{what}, and {group!r} has {group.size()}: compile it again")
+    return tuple(found.values())
 
 
 def in_c(group: ProcessGroup, record: Record) -> dict[str, Any]:
@@ -92,7 +99,9 @@ def give_up(groups: Sequence[ProcessGroup]) -> None:
 def start(record: Record, out: Any, x: Any) -> Request:
     """Start a collective by Python."""
     given = dict(record.attrs)
-    found: Request = record.op.start(out, x, by_number(given.pop("group")), **given)
+    group = by_number(given.pop("group"))
+    del given["ranks"]
+    found: Request = record.op.start(out, x, group, **given)
     return found
 
 

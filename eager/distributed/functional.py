@@ -42,7 +42,7 @@ def all_reduce(self: Tensor, reduceOp: Any = ReduceOp.SUM, group: Any = None) ->
     _require_op(op, self, "all_reduce")
     if found is None:
         return self
-    return taken(ALL_REDUCE, self, group=found.number, reduction=op.value)
+    return taken(ALL_REDUCE, self, found, reduction=op.value)
 
 
 def all_gather_tensor(self: Tensor, gather_dim: int = 0, group: Any = None) -> Tensor:
@@ -53,7 +53,7 @@ def all_gather_tensor(self: Tensor, gather_dim: int = 0, group: Any = None) -> T
     if not self.ndim:
         raise ValueError("all_gather_tensor(): a tensor without dimensions is not gathered")
     d = norm_dim(gather_dim, self.ndim, "all_gather_tensor")
-    return _along(d, self, lambda x: taken(ALL_GATHER, x, group=found.number))
+    return _along(d, self, lambda x: taken(ALL_GATHER, x, found))
 
 
 def reduce_scatter_tensor(
@@ -71,9 +71,7 @@ def reduce_scatter_tensor(
             f"reduce_scatter_tensor(): dimension {d} of {list(self.shape)} does not make "
             f"{found.size()} equal parts"
         )
-    return _along(
-        d, self, lambda x: taken(REDUCE_SCATTER, x, group=found.number, reduction=op.value)
-    )
+    return _along(d, self, lambda x: taken(REDUCE_SCATTER, x, found, reduction=op.value))
 
 
 def _along(d: int, x: Tensor, collective: Callable[[Tensor], Tensor]) -> Tensor:
@@ -86,7 +84,8 @@ def broadcast(self: Tensor, src: int, group: Any = None) -> Tensor:
     found = _resolved(group)
     if found is None:
         return self
-    return taken(BROADCAST, self, group=found.number, root=_root(found, src, None, "src"))
+    root = _root(found, src, None, "src")
+    return taken(BROADCAST, self, found, root=root, sends=found.rank() == root)
 
 
 def all_to_all_single(
@@ -110,7 +109,7 @@ def all_to_all_single(
         raise ValueError(
             f"all_to_all_single(): output_split_sizes are {n} numbers of rows; got {received}"
         )
-    return taken(ALL_TO_ALL, self, group=found.number, received=received, sent=sent)
+    return taken(ALL_TO_ALL, self, found, received=received, sent=sent)
 
 
 def wait_tensor(tensor: Tensor) -> Tensor:

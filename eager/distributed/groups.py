@@ -394,7 +394,7 @@ def told(name: str, shape: Sequence[Any], dtype: Any, **how: Any) -> str:
     told_sizes = f"parts of {['*', *sizes[1:]]}" if how.get("sent") else str(sizes)
     if how.pop("averages", False):
         how["reduction"] = "avg"
-    own = ("group", "received", "sent")
+    own = ("group", "ranks", "sends", "received", "sent")
     rest = "".join(f", {k} {v}" for k, v in sorted(how.items()) if k not in own)
     return f"{name.removeprefix('start_')} of {told_sizes} {dtype}{rest}"
 

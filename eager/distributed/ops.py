@@ -34,7 +34,8 @@ from eager.sizes.aval import Aval
 
 @dataclass(frozen=True, eq=False)
 class Collective(Op):
-    """Step that the ranks of a group take together; its attribute `group` is the group's number.
+    """Step that the ranks of a group take together; its attribute `group` is the group's number,
+    and `ranks` how many they are.
 
     x of any shape and the number of collectives before -> the result and the next number, by which
     a graph has them in the order of the program. `rows(n, ranks, **attrs)` says
@@ -54,7 +55,8 @@ class Collective(Op):
     def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
         x, order = avals
         given = dict(attrs)
-        ranks = by_number(given.pop("group")).size()
+        del given["group"]
+        ranks = given.pop("ranks")
         shape = (self.rows(x.shape[0], ranks, **given), *x.shape[1:]) if x.ndim else x.shape
         return (Aval(shape, x.dtype, x.device), Aval((), order.dtype, order.device))
 
@@ -63,6 +65,7 @@ class Collective(Op):
     ) -> tuple[Any, ...]:
         given = dict(attrs)
         group = by_number(given.pop("group"))
+        del given["ranks"]
         x, order = np.ascontiguousarray(arrays[0]).reshape(arrays[0].shape), arrays[1]
         out = np.empty(outs[0].shape, x.dtype)
         what = told(self.name, x.shape, x.dtype, **given)
@@ -75,7 +78,7 @@ class Collective(Op):
         and divided in 32.)"""
         averages = attrs.get("reduction") == "avg" and dtype.is_floating_point
         averages &= dtype.itemsize > 2
-        return by_number(attrs["group"]).size() if averages else 1
+        return int(attrs["ranks"]) if averages else 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +125,7 @@ def _reduced(
     return group.engine.all_reduce(out, ReduceOp(reduction))
 
 
-def _sent(out: Any, x: Any, group: ProcessGroup, root: int) -> Request:
+def _sent(out: Any, x: Any, group: ProcessGroup, root: int, sends: bool) -> Request:
     out[...] = x
     return group.engine.broadcast(out, root)
 
@@ -152,32 +155,33 @@ def _require_linear(reduction: str, name: str) -> None:
         raise RuntimeError(f"{name}: {reduction} has no derivative; SUM and AVG have one")
 
 
-def _reduce_vjp(g: Any, out1: Tensor, group: int, reduction: str) -> tuple[Any, None]:
+def _reduce_vjp(g: Any, out1: Tensor, group: int, ranks: int, reduction: str) -> tuple[Any, None]:
     _require_linear(reduction, "all_reduce")
-    return apply(ALL_REDUCE, g[0], out1, group=group, reduction=reduction)[0], None
+    return apply(ALL_REDUCE, g[0], out1, group=group, ranks=ranks, reduction=reduction)[0], None
 
 
-def _gather_vjp(g: Any, out1: Tensor, group: int) -> tuple[Any, None]:
-    return apply(REDUCE_SCATTER, g[0], out1, group=group, reduction="sum")[0], None
+def _gather_vjp(g: Any, out1: Tensor, group: int, ranks: int) -> tuple[Any, None]:
+    return apply(REDUCE_SCATTER, g[0], out1, group=group, ranks=ranks, reduction="sum")[0], None
 
 
-def _scatter_vjp(g: Any, out1: Tensor, group: int, reduction: str) -> tuple[Any, None]:
+def _scatter_vjp(g: Any, out1: Tensor, group: int, ranks: int, reduction: str) -> tuple[Any, None]:
     _require_linear(reduction, "reduce_scatter")
-    spread = apply(ALL_GATHER, g[0], out1, group=group)[0]
-    return (spread / by_number(group).size() if reduction == "avg" else spread), None
+    spread = apply(ALL_GATHER, g[0], out1, group=group, ranks=ranks)[0]
+    return (spread / ranks if reduction == "avg" else spread), None
 
 
-def _broadcast_vjp(g: Any, out1: Tensor, group: int, root: int) -> tuple[Any, None]:
-    total = apply(ALL_REDUCE, g[0], out1, group=group, reduction="sum")[0]
-    if by_number(group).rank() == root:
+def _broadcast_vjp(g: Any, out1: Tensor, group: int, ranks: int, sends: bool) -> tuple[Any, None]:
+    total = apply(ALL_REDUCE, g[0], out1, group=group, ranks=ranks, reduction="sum")[0]
+    if sends:
         return total, None
     return total.where(total == 0, 0.0), None  # zeros that need the sum: all ranks take part
 
 
 def _exchange_vjp(
-    g: Any, out1: Tensor, group: int, received: tuple[int, ...], sent: tuple[int, ...]
+    g: Any, out1: Tensor, group: int, ranks: int, received: tuple[int, ...], sent: tuple[int, ...]
 ) -> tuple[Any, None]:
-    return apply(ALL_TO_ALL, g[0], out1, group=group, received=sent, sent=received)[0], None
+    back = {"received": sent, "sent": received}
+    return apply(ALL_TO_ALL, g[0], out1, group=group, ranks=ranks, **back)[0], None
 
 
 WAIT: Final = Wait("wait", ("handle", "x"))

@@ -19,9 +19,10 @@ from eager.distributed.groups import ProcessGroup
 ORDER: Final = tensor(0)
 
 
-def taken(op: Op, x: Tensor, **attrs: Any) -> Tensor:
+def taken(op: Op, x: Tensor, group: ProcessGroup, **attrs: Any) -> Tensor:
     """Result of a collective, the next one of this process."""
-    out, order = apply(op, x, ORDER, **attrs)
+    # Read here, where a step that is captured makes a guard of it: compiled code is for so many.
+    out, order = apply(op, x, ORDER, group=group.number, ranks=group.size(), **attrs)
     with no_grad():
         ORDER.copy_(order)
     return out

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import ranks
+import ranks_long
 import ranks_mesh
 import ranks_nccl
 import ranks_sharded
@@ -35,6 +36,12 @@ def test_sharding():
 
 def test_nccl_over_a_stand_in_of_its_interface():
     all_pass(run(2, helper=ranks_nccl))
+
+
+@pytest.mark.nightly  # what `ranks` and `ranks_sharded` show, at length and compiled by C++
+@pytest.mark.parametrize("processes", [2, 4])
+def test_twenty_steps(processes):
+    all_pass(run_ranks(processes, ranks_long.__file__, limit=600))
 
 
 def test_groups_and_meshes():
@@ -128,3 +135,56 @@ def test_the_example_by_the_launcher(tmp_path):
     done = subprocess.run([*launch, leaves, "3"], capture_output=True, text=True, check=False)
     assert done.returncode == 3, done.stderr
     assert re.search(r"rank 1 of 2 \(process \d+\) ended with status 3", done.stderr)
+
+
+OTHER_NUMBERS = """
+import eager
+import eager.distributed as dist
+from eager.distributed import functional
+from eager.nn.parallel import DistributedDataParallel
+from jitcap import jit
+
+dist.init_process_group()
+r, n = dist.get_rank(), dist.get_world_size()
+model = DistributedDataParallel(eager.nn.Linear(2, 1, bias=False))
+eager.nn.init.ones_(model.module.weight)
+opt = eager.optim.SGD(model.parameters(), 1.0)
+x = eager.full((1, 2), r + 1.0)
+
+@jit
+def step(x):
+    model(x).sum().backward()
+    opt.step()
+
+@jit
+def mean(x):
+    dist.all_reduce(x, dist.ReduceOp.AVG)
+    return x + 0
+
+@jit
+def rows(x):
+    return functional.all_gather_tensor(x).sum()
+
+@jit
+def sent(x):
+    functional.broadcast(x, 1).backward(eager.tensor([1.0, eager.inf]))
+
+step(x)
+assert (model.module.weight == 1 - (n + 1) / 2).all(), (n, model.module.weight)
+assert (mean(x.clone()) == (n + 1) / 2).all(), n
+assert rows(x) == n * (n + 1), n
+weight = eager.ones(2, requires_grad=True)
+sent(weight)
+assert weight.grad.tolist() == ([n, eager.inf] if r == 1 else [0, 0]), (r, n, weight.grad)
+"""
+
+
+def test_compiled_code_on_disk_is_for_its_number_of_ranks(tmp_path, monkeypatch):
+    """An average and a derivative have the number of ranks, and a rank, as constants."""
+    monkeypatch.setenv("JITCAP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CHECK", "0")  # which captures what is on disk again
+    program = tmp_path / "train.py"
+    program.write_text(OTHER_NUMBERS)
+    for processes in (2, 3, 2):
+        done = run_ranks(processes, program)
+        assert done.returncode == 0, done.stderr
