@@ -22,11 +22,9 @@ def text_ids(vocab: int = 65) -> NDArray[np.int64]:
     return np.array([table.get(character, 0) for character in text], dtype=np.int64)
 
 
-def text_batch(
-    batch: int, time: int, vocab: int = 65
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def text_batch(batch: int, time: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(inputs, targets), each of shape (batch, time): the targets are one character ahead."""
-    ids = text_ids(vocab)
+    ids = text_ids()
     starts = np.random.default_rng(0).integers(0, len(ids) - time - 1, batch)
     return (
         np.stack([ids[s : s + time] for s in starts]),

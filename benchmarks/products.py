@@ -38,6 +38,7 @@ template <class S, class T> void repeat(int blas, i64 count, i64 m, i64 n, i64 k
 REPEAT(f32, f32) REPEAT(f64, f64) REPEAT(bf16, f32)
 """  # noqa: E501
 SHORT = {"float32": "f32", "float64": "f64", "bfloat16": "bf16"}
+ROUNDS = 7
 SQUARES = (64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 # name, rows, (in, out) of its linear layers, (count, tokens, head) of its attention
 MODELS = (
@@ -128,15 +129,13 @@ def measure(
     return _rates(calls, 2 * count * m * n * k, seconds)
 
 
-def _rates(
-    calls: list[Callable[[int], None]], flops: int, seconds: float, rounds: int = 7
-) -> list[float]:
+def _rates(calls: list[Callable[[int], None]], flops: int, seconds: float) -> list[float]:
     """GFLOP/s of each, the best of its rounds. The threads of the one before first go to sleep."""
-    times = max(1, int(seconds / rounds * 50e9 / flops))
+    times = max(1, int(seconds / ROUNDS * 50e9 / flops))
     best = [math.inf] * len(calls)
     for call in calls:
         call(1)
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         for i, call in enumerate(calls):
             time.sleep(0.02)
             call(max(1, times // 8))

@@ -55,12 +55,12 @@ class Geometry:
         return self.kernel == ones and self.stride == ones and not any(self.padding)
 
 
-def pad_spatial(x: Array, padding: tuple[int, ...], value: float = 0) -> Array:
-    """x with `padding[i]` values on both sides of spatial dimension i."""
+def pad_spatial(x: Array, padding: tuple[int, ...]) -> Array:
+    """x with `padding[i]` zeros on both sides of spatial dimension i."""
     if not any(padding):
         return x
     shape = x.shape[:2] + tuple(s + 2 * p for s, p in zip(x.shape[2:], padding, strict=True))
-    out = np.full(shape, value, x.dtype)
+    out = np.zeros(shape, x.dtype)
     inner = tuple(slice(p, p + s) for s, p in zip(x.shape[2:], padding, strict=True))
     out[(slice(None), slice(None), *inner)] = x
     return out

@@ -30,11 +30,9 @@ def _zero(g: Tensor) -> tuple[Tensor]:
     return (zeros_of(g),)
 
 
-def _rounding(name: str, body: Any = None, alias: tuple[str, ...] = ()) -> Any:
+def _rounding(name: str, alias: tuple[str, ...] = ()) -> Any:
     """Ints are whole already: a copy of them."""
-    op = Pointwise(
-        name, ("x",), _zero, body=body or (lambda m, x: getattr(m, name)(x)), takes="real"
-    )
+    op = Pointwise(name, ("x",), _zero, body=lambda m, x: getattr(m, name)(x), takes="real")
 
     def fn(input: Tensor) -> Tensor:
         not_for(name, dt.BOOL)([input.aval])

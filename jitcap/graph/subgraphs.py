@@ -56,6 +56,9 @@ class SubgraphOp(GraphOp):
         """Start of the printed call, with what it takes besides operands: "choice(", "loop(3, "."""
         raise NotImplementedError
 
+    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
+        return tuple(o.aval for o in attrs["graphs"][0].outputs)
+
 
 @dataclass(frozen=True, eq=False)
 class _Cond(SubgraphOp):
@@ -65,9 +68,6 @@ class _Cond(SubgraphOp):
 
     def keyword(self, node: Node) -> str:
         return "choice("
-
-    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
-        return tuple(o.aval for o in attrs["graphs"][0].outputs)
 
     def compute(
         self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]
@@ -106,9 +106,6 @@ class _Call(SubgraphOp):
 
     def keyword(self, node: Node) -> str:
         return "call("
-
-    def abstract(self, avals: tuple[Aval, ...], attrs: Attrs) -> tuple[Aval, ...]:
-        return tuple(o.aval for o in attrs["graphs"][0].outputs)
 
     def compute(
         self, arrays: tuple[Any, ...], attrs: Attrs, outs: tuple[Aval, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -407,12 +407,15 @@ class Different(Guard):
         return every(*tests)
 
     def expected(self) -> str:
-        origins = (self.origin, *self.others)
-        shown = ", ".join(o.show() for o in origins[:6])
-        return f"different tensors at {shown}{' ...' if len(origins) > 6 else ''}"
+        return f"different tensors at {_first_of((self.origin, *self.others))}"
 
     def got(self, value: Any) -> str:
         return "one tensor at two of them"
+
+
+def _first_of(origins: Sequence[Origin]) -> str:
+    """The first few."""
+    return ", ".join(o.show() for o in origins[:5]) + (" ..." if len(origins) > 5 else "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -445,9 +448,7 @@ class Memory(Guard):
         return every(*tests) if tests else "True"
 
     def expected(self) -> str:
-        written = (self.origin, *self.written)
-        first = ", ".join(o.show() for o in written[:5]) + (" ..." if len(written) > 5 else "")
-        others = ", ".join(o.show() for o in self.read[:5]) + (" ..." if len(self.read) > 5 else "")
+        first, others = _first_of((self.origin, *self.written)), _first_of(self.read)
         return f"no shared memory of {first} (written) with each other{others and f' or {others}'}"
 
     def got(self, value: Any) -> str:
@@ -473,9 +474,7 @@ class Writable(Guard):
         return every(*tests)
 
     def expected(self) -> str:
-        origins = (self.origin, *self.others)
-        shown = ", ".join(o.show() for o in origins[:6])
-        return f"memory that can be written of {shown}{' ...' if len(origins) > 6 else ''}"
+        return f"memory that can be written of {_first_of((self.origin, *self.others))}"
 
     def got(self, value: Any) -> str:
         return "memory that is read-only"

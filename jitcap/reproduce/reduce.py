@@ -54,7 +54,7 @@ class Reduction:
 
     def _size(self) -> tuple[Any, ...]:
         graph = self.best.graph
-        elements = sum(_elements(a.shape) for n in graph.everything() for a in n.avals)
+        elements = sum(hint(a.numel) for n in graph.everything() for a in n.avals)
         return len(graph), len(graph.inputs), len(graph.outputs), elements
 
     def _shows(self, candidate: Candidate) -> bool:
@@ -126,10 +126,3 @@ def fewest(items: Sequence[T], shows: Callable[[list[T]], bool]) -> list[T]:
         else:
             count = min(2 * count, len(items))
     return items
-
-
-def _elements(shape: Sequence[int]) -> int:
-    count = 1
-    for n in shape:
-        count *= hint(n)
-    return count

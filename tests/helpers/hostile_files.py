@@ -440,14 +440,6 @@ def crafted_safetensors():
     yield "safetensors: not text", made(b"{\xff\xfe}")
 
 
-def crafted():
-    for what, program in crafted_pickles():
-        yield what, torch_file(program)
-    yield from crafted_zips()
-    yield from crafted_own()
-    yield from crafted_safetensors()
-
-
 def mutants(seed, count):
     """Good pickles with bytes changed and the checksum right: some can still be read."""
     draw = random.Random(seed)

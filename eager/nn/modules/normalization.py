@@ -18,7 +18,21 @@ def _shape(normalized_shape: Any) -> tuple[int, ...]:
     return (sizes,) if is_int(sizes) else tuple(sizes)
 
 
-class LayerNorm(Module):
+class _Scaled(Module):
+    """A normalisation whose results are scaled by `weight`, and shifted by `bias`."""
+
+    def _make(self, name: str, made: Any, there: bool, shape: Any, device: Any, dtype: Any) -> None:
+        value = Parameter(made(shape, device=device, dtype=dtype)) if there else None
+        self.register_parameter(name, value)
+
+    def reset_parameters(self) -> None:
+        for name, fill in (("weight", init.ones_), ("bias", init.zeros_)):
+            parameter = self._parameters.get(name)
+            if parameter is not None:
+                fill(parameter)
+
+
+class LayerNorm(_Scaled):
     """Normalises the last dimensions, of sizes `normalized_shape`."""
 
     def __init__(
@@ -34,20 +48,8 @@ class LayerNorm(Module):
         self.normalized_shape = _shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        if elementwise_affine:
-            self.weight = Parameter(ones(self.normalized_shape, device=device, dtype=dtype))
-        else:
-            self.register_parameter("weight", None)
-        if elementwise_affine and bias:
-            self.bias = Parameter(zeros(self.normalized_shape, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
-
-    def reset_parameters(self) -> None:
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        self._make("weight", ones, elementwise_affine, self.normalized_shape, device, dtype)
+        self._make("bias", zeros, elementwise_affine and bias, self.normalized_shape, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -59,7 +61,7 @@ class LayerNorm(Module):
         )
 
 
-class RMSNorm(Module):
+class RMSNorm(_Scaled):
     """Divides the last dimensions by the root of their mean square."""
 
     def __init__(
@@ -74,14 +76,7 @@ class RMSNorm(Module):
         self.normalized_shape = _shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        if elementwise_affine:
-            self.weight = Parameter(ones(self.normalized_shape, device=device, dtype=dtype))
-        else:
-            self.register_parameter("weight", None)
-
-    def reset_parameters(self) -> None:
-        if self.weight is not None:
-            init.ones_(self.weight)
+        self._make("weight", ones, elementwise_affine, self.normalized_shape, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
@@ -92,7 +87,7 @@ class RMSNorm(Module):
         )
 
 
-class GroupNorm(Module):
+class GroupNorm(_Scaled):
     """Normalises `num_groups` groups of channels of each sample."""
 
     def __init__(
@@ -115,20 +110,8 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        if affine:
-            self.weight = Parameter(ones(num_channels, device=device, dtype=dtype))
-        else:
-            self.register_parameter("weight", None)
-        if affine and bias:
-            self.bias = Parameter(zeros(num_channels, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
-
-    def reset_parameters(self) -> None:
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        self._make("weight", ones, affine, num_channels, device, dtype)
+        self._make("bias", zeros, affine and bias, num_channels, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)

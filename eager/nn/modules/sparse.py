@@ -13,7 +13,29 @@ from eager.nn.parameter import Parameter
 from eager.ops.create import empty
 
 
-class Embedding(Module):
+class _Table(Module):
+    num_embeddings: int
+    embedding_dim: int
+    padding_idx: int | None
+    weight: Parameter
+
+    def _fill(self, weight: Tensor | None, learned: bool, device: Any, dtype: Any) -> None:
+        """Make the table: of `weight`, or of random rows."""
+        shape = (self.num_embeddings, self.embedding_dim)
+        if weight is not None and tuple(weight.shape) != shape:
+            raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
+        rows = empty(shape, device=device, dtype=dtype) if weight is None else weight
+        self.weight = Parameter(rows, requires_grad=learned)
+        if weight is None:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            init.zeros_(self.weight.data[self.padding_idx])
+
+
+class Embedding(_Table):
     """A table of `num_embeddings` rows: (*) int -> (*, embedding_dim). The row `padding_idx` starts
     at 0 and gets no gradient."""
 
@@ -39,21 +61,7 @@ class Embedding(Module):
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
-        if _weight is None:
-            table = empty(num_embeddings, embedding_dim, device=device, dtype=dtype)
-            self.weight = Parameter(table, requires_grad=not _freeze)
-            self.reset_parameters()
-        else:
-            if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-                raise AssertionError(
-                    "Shape of weight does not match num_embeddings and embedding_dim"
-                )
-            self.weight = Parameter(_weight, requires_grad=not _freeze)
-
-    def reset_parameters(self) -> None:
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            init.zeros_(self.weight.data[self.padding_idx])
+        self._fill(_weight, not _freeze, device, dtype)
 
     @classmethod
     def from_pretrained(
@@ -112,7 +120,7 @@ def _row(index: int | None, rows: int) -> int | None:
     return index % rows
 
 
-class EmbeddingBag(Module):
+class EmbeddingBag(_Table):
     """The sum, mean or max of the rows of each bag, without storing the rows."""
 
     def __init__(
@@ -140,22 +148,7 @@ class EmbeddingBag(Module):
         self.sparse = sparse
         self.include_last_offset = include_last_offset
         self.padding_idx = _row(padding_idx, num_embeddings)
-        if _weight is None:
-            self.weight = Parameter(
-                empty(num_embeddings, embedding_dim, device=device, dtype=dtype)
-            )
-            self.reset_parameters()
-        else:
-            if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-                raise AssertionError(
-                    "Shape of weight does not match num_embeddings and embedding_dim"
-                )
-            self.weight = Parameter(_weight)
-
-    def reset_parameters(self) -> None:
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            init.zeros_(self.weight.data[self.padding_idx])
+        self._fill(_weight, True, device, dtype)
 
     @classmethod
     def from_pretrained(

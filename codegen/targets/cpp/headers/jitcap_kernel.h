@@ -128,8 +128,6 @@ template <class V> JC_INLINE V bounded(V i, i64 lo, i64 hi, int n, void *arena, 
   if (__builtin_expect(any(bad), 0)) return outside(i, lo, hi, n, arena, site);
   return i;
 }
-// A 64-bit number as 32 bits, saturated: comparisons with 32-bit values stay right.
-JC_INLINE i32 saturate(i64 x) { return x > 0x7fffffff ? 0x7fffffff : x < -0x7fffffff - 1 ? -0x7fffffff - 1 : (i32)x; }
 JC_INLINE i64 fdiv(i64 a, i64 b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 JC_INLINE i64 fmod_i(i64 a, i64 b) { i64 r = a % b; return r < 0 ? r + b : r; }
 

@@ -233,10 +233,6 @@ template <class T, class V> JC_INLINE like<V, T> cvt(V v) {
   else if constexpr (lanes<V> == 1) return (T)v;
   else return __builtin_convertvector(v, like<V, T>);
 }
-template <class V> JC_INLINE mask<lanes<V>> to_mask(ints<V> m) {  // compare result -> mask
-  if constexpr (lanes<V> == 1) return -(i32)(m != 0);
-  else return cvt<mask_lane<lanes<V>>>(m);
-}
 // select(m, a, b): lane-wise m ? a : b, for any element type.
 template <int N, class V> JC_INLINE V select_(mask<N> m, V a, V b) {
   if constexpr (N == 1) return m ? a : b;
