@@ -9,7 +9,7 @@ of the same name).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -246,6 +246,13 @@ def _check_tensors(
                 f"{name}(): argument '{parameter}' (position {i + 1}) must be Tensor, not "
                 f"{type(x).__name__}"
             )
+
+
+def need_tensors(name: str, operands: Sequence[Any]) -> None:
+    """TypeError unless all operands are tensors, of a function that takes any number of them."""
+    for i, x in enumerate(operands):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}(): expected Tensor as element {i}, got {type(x).__name__}")
 
 
 def under(path: str) -> Callable[..., Callable[[F], F]]:

@@ -151,6 +151,7 @@ def solve_triangular(
 )  # fmt: skip
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with L L^T X = B for the factor L that `linalg.cholesky` gives (L^T L when `upper`)."""
+    _two_matrices("cholesky_solve", L, B, True)
     L, B = _same_batch(L, B)
     return apply(factor.CHOLESKY_SOLVE, L, B, upper=upper)
 

@@ -23,6 +23,7 @@ from eager.ops.create import IOTA, made
 from eager.ops.define import not_for
 from eager.ops.extern import SVD
 from eager.ops.move import cat, stack
+from eager.ops.part_views import own_dim
 from eager.ops.pointwise import where
 from eager.ops.reduce import SUM, amax, amin, is_floating, over_dims, sum
 from eager.ops.view import constant, norm_dim, norm_dims
@@ -438,7 +439,7 @@ def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None
 ) -> Tensor:
     """Differences of neighbours along `dim`, n times."""
-    d = norm_dim(dim, input.ndim, "diff")
+    d = own_dim(dim, input.ndim, "diff")
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
     if n == 0:

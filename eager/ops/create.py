@@ -14,7 +14,7 @@ from eager.base.dtype import DType
 from eager.core.batched import Batched
 from eager.core.dispatch import apply
 from eager.core.op import REGISTRY, Attrs
-from eager.core.registry import public
+from eager.core.registry import need_tensors, public
 from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor, wrap
 from eager.device import CPU, default, places
@@ -472,6 +472,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f"meshgrid: indexing must be one of 'xy' or 'ij', got {indexing!r}")
     axes = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    need_tensors("meshgrid", axes)
     if any(x.ndim > 1 for x in axes):
         raise RuntimeError(
             f"meshgrid: expected 0-d or 1-d tensors, got shapes {[list(x.shape) for x in axes]}"
@@ -521,6 +522,7 @@ def triu_indices(
 @public(method=False)
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of the elements of vectors, one per row."""
+    need_tensors("cartesian_prod", tensors)
     if any(x.ndim > 1 for x in tensors):
         raise RuntimeError(
             f"cartesian_prod: expected vectors, got shapes {[list(x.shape) for x in tensors]}"

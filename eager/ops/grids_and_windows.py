@@ -11,12 +11,12 @@ from eager.base import dtype as dt
 from eager.core.casts import rounded_once
 from eager.core.dispatch import apply
 from eager.core.op import REGISTRY
-from eager.core.registry import public
+from eager.core.registry import need_tensors, public
 from eager.core.tensor import Tensor
 from eager.device import Size
 from eager.ops import samples as s
 from eager.ops.move import cat, stack
-from eager.ops.part_views import split
+from eager.ops.part_views import own_dim, split
 from eager.ops.pointwise import where
 from eager.ops.reduce import sum
 from eager.ops.scan import cumsum
@@ -34,6 +34,7 @@ def _at_least(ndim: int) -> Any:
     def each(*tensors: Any) -> Any:
         if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
             tensors = tuple(tensors[0])
+        need_tensors(each.__name__, tensors)
         done = tuple(_raised(x, ndim) for x in tensors)
         return done[0] if len(done) == 1 else done
 
@@ -97,6 +98,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
 @public(method=False, samples=lambda: [s.call(s.values((2, 3)), s.values((1, 2), seed=1))])
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal of a large one, 0 elsewhere."""
+    need_tensors("block_diag", tensors)
     blocks = [_raised(x, 2) for x in tensors]
     width = builtins.sum(x.shape[1] for x in blocks)
     rows, before = [], 0
@@ -155,7 +157,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 )
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The integral of samples by the trapezoidal rule along `dim`."""
-    d = norm_dim(dim, y.ndim, "trapezoid")
+    d = own_dim(dim, y.ndim, "trapezoid", IndexError)
     _refuse_bools(y, x)
     if not y.shape[d]:
         return sum(y / 2, d)
@@ -198,7 +200,7 @@ def cumulative_trapezoid(
     y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1
 ) -> Tensor:
     """The integrals by the trapezoidal rule up to each sample but the first."""
-    d = norm_dim(dim, y.ndim, "cumulative_trapezoid")
+    d = own_dim(dim, y.ndim, "cumulative_trapezoid", IndexError)
     return cumsum(_doubled_areas(y, x, dx, d), d) / 2
 
 

@@ -467,6 +467,14 @@ def repeat_interleave(
 ) -> Tensor:
     """Each element repeated (by a number, or by its own number) along `dim`, or of the flattened
     tensor. Of numbers of repeats alone: each index as often as its number says."""
+    counts = input if repeats is None else repeats
+    if isinstance(counts, Tensor):
+        if counts.dtype not in (dt.int32, dt.int64):
+            raise RuntimeError(f"repeats has to be Long or Int tensor, got {counts.dtype}")
+        if counts.ndim != 1 and (repeats is None or counts.ndim):
+            raise RuntimeError(
+                f"repeat_interleave takes a 1D vector of repeats, got shape {[*counts.shape]}"
+            )
     if repeats is None:
         return find(REPEATS, input.detach())
     x, d = (

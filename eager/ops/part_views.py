@@ -161,10 +161,18 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 
 # -------------------------------------------------------------------- several views at once
+def own_dim(dim: int, ndim: int, op: str, error: type[Exception] = RuntimeError) -> int:
+    """`norm_dim` of a function that asks for the size there: `error` for a tensor without
+    dimensions."""
+    if not ndim:
+        raise error(f"{op}() expects a tensor with at least one dimension, got one without")
+    return norm_dim(dim, ndim, op)
+
+
 @public(samples=lambda: [s.call(s.values((3, 4))), s.call(s.values((3, 4)), 1)])
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along `dim`, as a tuple."""
-    d = norm_dim(dim, input.ndim, "unbind")
+    d = own_dim(dim, input.ndim, "unbind", IndexError)
     return _among("unbind", [select(input, d, i) for i in range(input.shape[d])])
 
 
@@ -179,7 +187,7 @@ def split(
     tensor: Tensor, split_size_or_sections: Any, dim: int = 0, **kwargs: Any
 ) -> tuple[Tensor, ...]:
     """Parts of the given size (the last may be smaller), or of the given sizes, along `dim`."""
-    d = norm_dim(dim, tensor.ndim, "split")
+    d = own_dim(dim, tensor.ndim, "split")
     size = tensor.shape[d]
     sizes = split_size_or_sections
     if isinstance(sizes, (tuple, list)):
@@ -237,7 +245,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` parts of equal size (the last may be smaller) along `dim`."""
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    size = input.shape[norm_dim(dim, input.ndim, "chunk")]
+    size = input.shape[own_dim(dim, input.ndim, "chunk")]
     if size == 0:
         return split(input, [0] * chunks, dim)
     return split(input, max(1, -(-size // chunks)), dim)
@@ -246,7 +254,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 @public(samples=lambda: [s.call(s.values((5, 4)), 3), s.call(s.values((5, 4)), (1, 3), 1)])
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Split at indices, or into nearly equal sections, along `dim`."""
-    d = norm_dim(dim, input.ndim, "tensor_split")
+    d = own_dim(dim, input.ndim, "tensor_split")
     size, given = input.shape[d], indices_or_sections
     if isinstance(given, Tensor):
         given = int(given.item()) if given.ndim == 0 else given.tolist()

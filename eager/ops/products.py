@@ -299,6 +299,9 @@ def cdist(
 ) -> Tensor:
     """The p-norm distances of all rows of x1 (*B, P, M) to all rows of x2 (*B, R, M): (*B, P,
     R)."""
+    for name, x in (("X1", x1), ("X2", x2)):
+        if x.ndim < 2:
+            raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
     if x1.shape[-1] != x2.shape[-1]:
         raise RuntimeError(
             f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"

@@ -13,7 +13,7 @@ from eager.base.dtype import INT, DType
 from eager.core.batched import Batched
 from eager.core.dispatch import apply
 from eager.core.op import REGISTRY, Attrs, Op
-from eager.core.registry import public
+from eager.core.registry import need_tensors, public
 from eager.core.tensor import Tensor, wrap
 from eager.core.traced import Traced, UnknownValue
 from eager.ops import samples as s
@@ -249,6 +249,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 @public(method=False)
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape."""
+    need_tensors("broadcast_tensors", tensors)
     shape = broadcast_shapes(*(tuple(x.shape) for x in tensors))
     return tuple(expand(x, *shape) for x in tensors)
 

@@ -19,6 +19,7 @@ from eager.core.tensor import Tensor
 from eager.nn.functional.register import functional
 from eager.ops import samples as s
 from eager.ops.define import not_for
+from eager.ops.part_views import own_dim
 from eager.ops.pointwise import where
 from eager.ops.view import norm_dim
 from eager.random import draw
@@ -84,7 +85,7 @@ def gumbel_softmax(
 @rounded_once
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along dim times the sigmoid of the second (Dauphin et al. 2017)."""
-    d = norm_dim(dim, input.ndim, "glu")
+    d = own_dim(dim, input.ndim, "glu")
     size = input.shape[d]
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {d} is size {size}")

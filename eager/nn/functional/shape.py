@@ -375,10 +375,16 @@ def upsample_bilinear(input: Tensor, size: Ints | None = None, scale_factor: Any
 
 
 # ------------------------------------------------------------------------------ regrouping
+def _at_least(name: str, x: Tensor, ndim: int) -> None:
+    if x.ndim < ndim:
+        raise RuntimeError(f"{name} expects at least {ndim} dimensions, got shape {[*x.shape]}")
+
+
 @functional(lambda: [Sample((s.values((2, 8, 2, 3)), 2))])
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(*, C r^2, H, W) -> (*, C, H r, W r) (Shi et al. 2016)."""
     r = upscale_factor
+    _at_least("pixel_shuffle", input, 3)
     *lead, c, h, w = input.shape
     if c % (r * r):
         raise RuntimeError(
@@ -396,6 +402,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(*, C, H r, W r) -> (*, C r^2, H, W): undoes `pixel_shuffle`."""
     r = downscale_factor
+    _at_least("pixel_unshuffle", input, 3)
     *lead, c, h, w = input.shape
     n = len(lead)
     split = input.reshape((*lead, c, h // r, r, w // r, r))
@@ -406,6 +413,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 @functional(lambda: [Sample((s.values((2, 6, 2, 2)), 3))])
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """(N, g c, *) -> (N, c g, *): interleave the groups of channels."""
+    _at_least("channel_shuffle", input, 3)
     n, c, *rest = input.shape
     split = input.reshape((n, groups, c // groups, *rest))
     return apart(split.transpose(1, 2).reshape(input.shape), input)

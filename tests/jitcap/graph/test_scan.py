@@ -403,5 +403,8 @@ def test_numbers_of_the_step_do_not_promote_products_that_leave_the_loop(product
     for got, want in zip(jit(step, backend="eager")(x, w), step(x, w), strict=True):
         assert got.dtype is want.dtype is kind
         np.testing.assert_allclose(
-            got.detach().float().numpy(), want.detach().float().numpy(), rtol=tolerance, atol=tolerance
+            got.detach().float().numpy(),
+            want.detach().float().numpy(),
+            rtol=tolerance,
+            atol=tolerance,
         )
