@@ -178,11 +178,13 @@ class Session:
     def setitem(self, obj: Any, key: Any, value: Any) -> None:
         self.writing(obj, key)
         if self.asked(obj, "__setitem__", key, value) is MISSING:
+            self.log.giving((obj,))  # a library's class may write to what it holds
             kind_of(obj).setitem(self, obj, key, value)
 
     def delitem(self, obj: Any, key: Any) -> None:
         self.writing(obj, key)
         if self.asked(obj, "__delitem__", key) is MISSING:
+            self.log.giving((obj,))
             kind_of(obj).delitem(self, obj, key)
 
     def contains(self, item: Any, container: Any) -> Any:

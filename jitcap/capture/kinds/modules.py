@@ -12,7 +12,9 @@ from typing import Any, Final
 from eager.base import lazy_imports
 from jitcap.base.breaks import Break
 from jitcap.base.origin import GLOBALS, Fixed, FixedPart, Item
-from jitcap.capture.kinds.base import MISSING, Session, of
+from jitcap.base.terms import Term
+from jitcap.capture.epilogue_writes import Emitter
+from jitcap.capture.kinds.base import MISSING, Kind, Session, of
 from jitcap.capture.kinds.classes import ATOMS, class_raw
 from jitcap.capture.kinds.constants import StaticKind
 from jitcap.capture.kinds.mappings import DictShadow, touch
@@ -146,7 +148,14 @@ def no_such_name(module: Any, name: str) -> ImportError:
 
 @of(ModuleType)
 class ModuleKind(StaticKind):
-    """A module; one of a class of its own can have properties and hooks."""
+    """A module; one of a class of its own can have properties and hooks. One made inside is another
+    at each call."""
+
+    def rebuild(self, make: Emitter, value: Any) -> Term:
+        known = make.session.outside.shadow(value) is not None
+        if known or sys.modules.get(vars(value).get("__name__")) is value:
+            return super().rebuild(make, value)
+        return Kind.rebuild(self, make, value)
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         lazy_imports.load(obj, name)

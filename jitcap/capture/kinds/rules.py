@@ -14,16 +14,52 @@ import numpy as np
 
 from eager.core.op import Op
 from eager.core.tensor import Tensor
+from jitcap.base.breaks import Break
 from jitcap.base.call_policy import HOST_MODULES, answers_for_itself, is_python_class
+from jitcap.base.origin import Origin
+from jitcap.base.terms import Term
+from jitcap.capture.epilogue_writes import Emitter
 from jitcap.capture.kinds import caches, sets, symbolic_sequences  # noqa: F401 - they fill KINDS, as the others do
-from jitcap.capture.kinds.base import KINDS, RULES, Kind, kind_of_class
+from jitcap.capture.kinds.base import KINDS, RULES, Kind, Session, kind_of_class
 from jitcap.capture.kinds.classes import ClassKind
-from jitcap.capture.kinds.constants import MADE, OPAQUE, ExceptionKind, FileKind, ForeignKind
+from jitcap.capture.kinds.constants import (
+    MADE,
+    OPAQUE,
+    ConstantKind,
+    ExceptionKind,
+    FileKind,
+    ForeignKind,
+)
 from jitcap.capture.kinds.functions import CustomKind, EnumKind, HostKind, JittedKind, LoaderKind
 from jitcap.capture.kinds.iterators import IteratorKind
 from jitcap.capture.kinds.native_proxies import NativeProxy
 from jitcap.capture.kinds.objects import NamespaceKind, ObjectKind
 from jitcap.capture.kinds.tensors import TensorKind
+
+
+class DtypeKind(ConstantKind):
+    """A dtype of NumPy: a constant, unless it has fields, which can get other names."""
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        if real.names is None:
+            return super().load(s, real, origin)
+        return OPAQUE.load(s, real, origin)
+
+    def rebuild(self, make: Emitter, value: Any) -> Term:
+        if value.names is None:
+            return super().rebuild(make, value)
+        return Kind.rebuild(self, make, value)
+
+
+class FlagsKind(ForeignKind):
+    """Flags of an array, which they do not name: what is written to them is written to it."""
+
+    def setattr(self, s: Session, obj: Any, name: str, value: Any) -> None:
+        raise Break("effect", "flags of an array change")
+
+    def setitem(self, s: Session, obj: Any, key: Any, value: Any) -> None:
+        self.setattr(s, obj, "", value)
+
 
 _BY_BASE: Final[tuple[tuple[Any, Kind], ...]] = (
     (NativeProxy, OPAQUE),
@@ -36,8 +72,11 @@ _BY_BASE: Final[tuple[tuple[Any, Kind], ...]] = (
 )
 _FOREIGN: Final[tuple[tuple[Any, Kind], ...]] = (
     (tuple, KINDS[tuple]),
+    (np.void, ForeignKind()),  # a record, which can be written
     (np.generic, MADE),
-    (np.dtype | int | float | complex | str | bytes, KINDS[str]),
+    (np.dtype, DtypeKind()),
+    (type(np.empty(0).flags), FlagsKind()),
+    (int | float | complex | str | bytes, KINDS[str]),
     (BaseException, ExceptionKind()),
     (io.TextIOBase, FileKind()),
     (Iterator, IteratorKind()),
