@@ -309,6 +309,9 @@ class Stage:
         )
 
 
+Touched = dict[str, tuple[str, ...]]  # buffers that an item reads and writes: each stage asks
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Kernel:
     """Stages over independent rows. `note` says which ops were fused; `where` the first user's
@@ -321,6 +324,7 @@ class Kernel:
     note: str = ""
     where: str = ""
     origins: tuple[tuple[str, UserLine, Size], ...] = ()
+    touched: Touched = field(default_factory=dict, init=False, repr=False)
 
     def loads(self) -> Iterator[Load]:
         return (x for stage in self.stages for x in stage.loads())
@@ -330,11 +334,17 @@ class Kernel:
 
     def reads(self) -> tuple[str, ...]:
         """The buffers that it loads from, by first use."""
-        return tuple(dict.fromkeys(x.buffer for x in self.loads()))
+        known = self.touched.get("reads")
+        if known is None:
+            known = self.touched["reads"] = tuple(dict.fromkeys(x.buffer for x in self.loads()))
+        return known
 
     def writes(self) -> tuple[str, ...]:
         """The buffers that it stores to, by first use."""
-        return tuple(dict.fromkeys(s.buffer for s in self.stores()))
+        known = self.touched.get("writes")
+        if known is None:
+            known = self.touched["writes"] = tuple(dict.fromkeys(s.buffer for s in self.stores()))
+        return known
 
     def symbols(self) -> tuple[str, ...]:
         """The symbols in its sizes and indices, sorted."""
@@ -380,6 +390,7 @@ class Library:
     where: str = ""
     bodies: tuple[Any, ...] = ()  # the programs of its attributes, compiled (`fuse/bodies.py`)
     epilogue: Kernel | None = None
+    touched: Touched = field(default_factory=dict, init=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -393,10 +404,14 @@ class Library:
 
     def reads(self) -> tuple[str, ...]:
         """The buffers of its operands, and those that its epilogue reads besides the result."""
-        names: list[Any] = [x.buffer if type(x) is Access else x for x in self.operands]
-        if self.epilogue is not None:
-            names += (name for name in self.epilogue.reads() if name not in self.outs)
-        return tuple(dict.fromkeys([x for x in names if type(x) is str]))
+        known = self.touched.get("reads")
+        if known is None:
+            names: list[Any] = [x.buffer if type(x) is Access else x for x in self.operands]
+            if self.epilogue is not None:
+                names += (name for name in self.epilogue.reads() if name not in self.outs)
+            known = tuple(dict.fromkeys([x for x in names if type(x) is str]))
+            self.touched["reads"] = known
+        return known
 
     def writes(self) -> tuple[str, ...]:
         return self.outs if self.epilogue is None else self.epilogue.writes()

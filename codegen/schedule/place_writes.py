@@ -43,17 +43,19 @@ def place_writes(fused: Fused) -> Fused:
         b = buffers.get(source)
         if b is None or not some(target.aval.numel):
             continue
-        early = any(at <= last for at in writers.get(source, []))
-        places = readers.get(name, []), writers.get(source, [])
-        if not early and _in_place(fused, target, source, *places, operands):
-            buffers[source] = replace(b, alias=name)
-            (at,) = places[1]
-            item = fused.items[at]
-            operand = _operand_to_update(item, target, operands) if at in places[0] else None
-            if isinstance(item, Library) and operand is not None and item.name in UPDATING:
-                pairs.setdefault(at, []).append((operand, item.outs.index(source)))
-        else:
+        reads, written = readers.get(name, ()), writers.get(source, ())
+        at = written[0] if len(written) == 1 else -1
+        if at <= last or max(reads, default=-1) > at:
             copies.append((target, value))
+            continue
+        item = fused.items[at]
+        operand = _operand_to_update(item, target, operands) if at in reads else None
+        if not _in_place(item, target, source, operand, is_read=at in reads):
+            copies.append((target, value))
+            continue
+        buffers[source] = replace(b, alias=name)
+        if isinstance(item, Library) and operand is not None and item.name in UPDATING:
+            pairs.setdefault(at, []).append((operand, item.outs.index(source)))
     items = [_updating(item, pairs.get(at, ())) for at, item in enumerate(fused.items)]
     items += (_copy(f"{fused.program.prefix}w{i}", t, v) for i, (t, v) in enumerate(copies))
     return replace(fused, buffers=buffers, items=tuple(items))
@@ -68,24 +70,16 @@ def _updating(item: Kernel | Library, pairs: Sequence[tuple[int, int]]) -> Kerne
 
 
 def _in_place(
-    fused: Fused,
-    target: Value,
-    source: str,
-    readers: list[int],
-    writers: list[int],
-    operands: Operands,
+    item: Kernel | Library, target: Value, source: str, operand: int | None, *, is_read: bool
 ) -> bool:
-    if not same_all(target.layout, contiguous_strides(target.aval.shape)) or len(writers) != 1:
+    """True if the item that computes a value may write it over `target`, which it reads, or not;
+    `operand`: the one of a step that is `target`."""
+    if not same_all(target.layout, contiguous_strides(target.aval.shape)):
         return False
-    at = writers[0]
-    item = fused.items[at]
-    if any(r > at for r in readers):
-        return False
-    if at not in readers:
+    if not is_read:
         return True
     if isinstance(item, Library):
-        return _operand_to_update(item, target, operands) is not None
-    assert isinstance(item, Kernel)
+        return operand is not None
     return reads_where_it_writes(item, f"v{target.id}", source)
 
 
