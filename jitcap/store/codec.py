@@ -14,6 +14,7 @@ import collections
 import enum
 import functools
 import math
+import operator
 import re
 import sys
 import types
@@ -98,9 +99,15 @@ def _families() -> dict[str, type]:
 
 
 @functools.cache
-def _written_as() -> dict[type, tuple[str, tuple[str, ...]]]:
-    """The name of each record, and those of its fields."""
-    return {cls: (name, _fields(cls)) for name, cls in _families().items()}
+def _written_as() -> dict[type, tuple[str, Callable[[Any], tuple[Any, ...]]]]:
+    """The name of each record, and what gives the values of its fields."""
+    return {cls: (name, _values_of(_fields(cls))) for name, cls in _families().items()}
+
+
+def _values_of(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    return lambda record: tuple([getattr(record, name) for name in names])
 
 
 # ---- to disk
@@ -134,8 +141,7 @@ class Writer:
         try:
             if family is not None:
                 written: list[Any] = ["record", family[0]]
-                for field in family[1]:
-                    x = getattr(value, field)
+                for x in family[1](value):
                     if type(x) not in _AS_THEY_ARE:  # most are places and classes that were written
                         number = self._written.get(id(x))
                         x = self.write(x) if number is None else ["again", number]
