@@ -154,6 +154,11 @@ def all_are(cls: type, values: tuple[Any, ...]) -> bool:
     return True
 
 
+def are_same(values: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    """True if each value is the very object at the same place of the other row."""
+    return all(map(is_, values, others))
+
+
 def same_keys(keys: Any, constant: tuple[Any, ...]) -> bool:
     """True if a dictionary (or a view of one) has these keys, in this order."""
     if len(keys) != len(constant):

@@ -1,7 +1,7 @@
 """Beside the guards: what they are in an entry. guards -> rows.
 
-What a model has thousands of is tested together: types by one call, parameters and their state in
-loops, short tests as one condition.
+What a model has thousands of is tested together: types by one call, and what is the same object at
+two places; parameters and their state in loops; short tests as one condition.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from typing import Any, Final
 
-from jitcap.base.equality import all_are, identity
+from jitcap.base.equality import all_are, are_same, identity
 from jitcap.base.origin import Item, Origin
 from jitcap.base.terms import Row, Term, every, filled
-from jitcap.guards.guard import Guard, Is, Names, TypeIs
+from jitcap.guards.guard import Guard, Is, Names, Same, TypeIs
 from jitcap.guards.size_guard import BLOCK, LastSizes
 
 _JOINED: Final = 8  # short tests to a condition
@@ -72,6 +72,7 @@ def _level(guards: Iterable[Guard], names: Names, seen: set[Term]) -> None:
     tables: dict[Term, list[tuple[str, Any]]] = {}
     typed: dict[str, list[str]] = {}  # class -> what is of it
     short_tests: list[Term] = []
+    pairs: dict[tuple[str, str], None] = {}
     for guard in guards:
         if type(guard) is TypeIs:
             v, cls = sides = guard.sides(names)
@@ -81,6 +82,9 @@ def _level(guards: Iterable[Guard], names: Names, seen: set[Term]) -> None:
             continue
         if typed:
             _types(typed, names)
+        if type(guard) is Same and guard.same:
+            pairs[names.var(guard.origin), names.var(guard.other)] = None
+            continue
         shared = guard.row(names)
         if shared is not None:
             tables.setdefault(shared[0], []).append(shared[1])
@@ -94,6 +98,7 @@ def _level(guards: Iterable[Guard], names: Names, seen: set[Term]) -> None:
         else:
             names.rows.append(("hold", test))
     _types(typed, names)
+    _pairs([*pairs], names)
     _conditions(short_tests, names)
     _loops(tables, names)
 
@@ -207,6 +212,15 @@ def _types(typed: dict[str, list[str]], names: Names) -> None:
             tests = [("call", names.bind(all_are), cls, ("tuple", *values))]
         names.rows += [("hold", test) for test in tests]
     typed.clear()
+
+
+def _pairs(pairs: list[tuple[str, str]], names: Names) -> None:
+    """Pairs of places that hold one object, as a model's parameters and its optimizer's list do."""
+    tests: list[Term] = [("is", *pair) for pair in pairs]
+    if len(pairs) >= _JOINED:
+        rows = (("tuple", *row) for row in zip(*pairs, strict=True))
+        tests = [("call", names.bind(are_same), *rows)]
+    names.rows += [("hold", test) for test in tests]
 
 
 def _conditions(tests: list[Term], names: Names) -> None:

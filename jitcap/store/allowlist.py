@@ -127,8 +127,8 @@ _ASKED: Final = {
     "jitcap.capture.kinds.tensors": "_input own_names",
     "jitcap.base.origin": "entry_of get_slot is_unset",
     "jitcap.graph.scalars": "total",
-    "jitcap.base.equality": "all_are lacks same_items same_keys same_members same_scalar same_set "
-    "text_of",
+    "jitcap.base.equality": "all_are are_same lacks same_items same_keys same_members same_scalar "
+    "same_set text_of",
     "jitcap.guards.tensor_guard": "memory_of",
 }
 # What the rest of an entry calls, besides.

@@ -24,7 +24,7 @@ import numpy as np
 
 from eager.core.tensor import Tensor
 from jitcap.base.call_policy import is_library_module
-from jitcap.base.equality import all_are, text_of
+from jitcap.base.equality import all_are, are_same, text_of
 from jitcap.base.origin import entry_of, get_slot, is_unset
 from jitcap.store.allowlist import MEMBERS, MRO
 
@@ -210,6 +210,8 @@ def called(fn: Any, *args: Any) -> Any:
     if fn is text_of:
         return text_of(_told(args[0]))
     if fn is all_are and type(args[1]) is tuple:
+        return fn(*args)
+    if fn is are_same and type(args[0]) is type(args[1]) is tuple:
         return fn(*args)
     if fn is get_slot or fn is is_unset:
         if type(args[0]) is not MemberDescriptorType:

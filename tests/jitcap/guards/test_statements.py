@@ -110,6 +110,39 @@ def test_a_kept_entry_asks_the_same(monkeypatch, tmp_path):
             assert runs(change) is again
 
 
+def other(tensor):
+    """One that looks alike."""
+    return nn.Parameter(tensor.detach() + 1)
+
+
+@pytest.mark.parametrize("i", [0, 5, 2 * LAYERS - 1])
+def test_what_is_one_object_at_two_places(monkeypatch, tmp_path, i):
+    """A model's parameters are those of its optimizer: one test for all, also of a kept entry."""
+    monkeypatch.setenv("JITCAP_CACHE_DIR", str(tmp_path))
+
+    def run(change, compiled):
+        net = network()
+        optimizer = eager.optim.SGD(net.parameters(), lr=0.1)
+
+        def plain(x):
+            optimizer.zero_grad()
+            net(x).sum().backward()
+            optimizer.step()
+
+        params, step = optimizer.param_groups[0]["params"], jit(plain, backend="eager")
+        step(eager.ones(1, 2))
+        if change:
+            params[i] = other(params[i])
+        (step if compiled else plain)(eager.ones(1, 2))
+        return [p.tolist() for p in (*params, *net.parameters())], step.stats.compiles
+
+    with config(check=False):
+        for change in (False, True, True):  # the last one begins with a kept entry
+            found, compiles = run(change, compiled=True)
+            assert found == run(change, compiled=False)[0]
+            assert compiles == 1 + change
+
+
 def test_equal_objects_are_other_objects():
     """Tuples of defaults, equal and each of its own."""
 
