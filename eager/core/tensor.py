@@ -203,7 +203,7 @@ class Tensor:
         if type(array) in WITH_AVAL:
             strides: tuple[int, ...] = array.strides
             return strides
-        return tuple(s // array.itemsize for s in array.strides)
+        return tuple([s // array.itemsize for s in array.strides])
 
     def _may_be_empty(self, strides: Any) -> bool:
         """True if there are no elements, where that changes what strides are shown."""

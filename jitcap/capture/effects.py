@@ -32,6 +32,7 @@ from jitcap.capture.epilogue_writes import ATTRIBUTE, VERSION, Effect
 from jitcap.capture.inputs import Shadow, ends
 from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.kinds.tensors import AsTensor, TensorShadow
+from jitcap.capture.kinds.views import shared_memory
 from jitcap.capture.session import Session
 from jitcap.guards.guard import Distinct, Names, Same
 from jitcap.guards.tensor_guard import Different, Memory, ReadOnly, Writable
@@ -248,7 +249,7 @@ def tensors_of(session: Session) -> list[TensorShadow]:
 def _check_memory(tensors: list[TensorShadow], chosen: set[int]) -> None:
     """Two inputs in one piece of memory, one of them written (`chosen`, by id): the graph would not
     see it."""
-    for group in _by(TensorShadow.place, tensors):
+    for group in shared_memory(tensors):
         if len(group) > 1 and any(id(s) in chosen for s in group):
             shown = " and ".join(s.origin.show() for s in group[:2])
             what = f"{shown} share memory, and it is written"

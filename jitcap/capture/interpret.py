@@ -186,7 +186,7 @@ class Done:
 Opcode = Callable[["Interpreter", Frame, Instruction], Done | None]
 
 
-StepOver = Callable[[Frame, Instruction, list[Any], BaseException], bool]
+StepOver = Callable[[Frame, Instruction, tuple[Any, ...], BaseException], bool]
 
 
 class Interpreter:
@@ -227,18 +227,19 @@ class Interpreter:
         while frame.count != limit:
             ins = instructions[frame.pc]
             frame.pc += 1
-            before = [] if self.step_over is None else [*frame.stack]
-            done = None
+            before = () if self.step_over is None else (*frame.stack,)
             try:
                 done = opcodes[ins.op](self, frame, ins)
             except self.passthrough as refusal:
+                done = None
                 self.world.place(frame, refusal)
                 if self.step_over is None or not self.step_over(frame, ins, before, refusal):
                     raise
             except self.catches as error:
+                done = None
                 if self.step_over is None or not self.step_over(frame, ins, before, error):
                     self.unwind(frame, error)
-            if once or done is not None:
+            if done is not None or once:
                 return done
             frame.count += 1
         return None

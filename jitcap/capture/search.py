@@ -139,7 +139,7 @@ class Search:
         return way
 
     def step_over(
-        self, frame: Frame, ins: Instruction, before: list[Any], error: BaseException
+        self, frame: Frame, ins: Instruction, before: tuple[Any, ...], error: BaseException
     ) -> bool:
         """Go on behind the instruction that raised `error`; False where that cannot be done."""
         if self.count > MOST or self.session.is_library(frame.globals):

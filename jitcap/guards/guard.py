@@ -237,6 +237,9 @@ class TypeIs(Guard):
 
     cls: type
 
+    def key(self) -> tuple[Any, ...]:
+        return TypeIs, id(self.origin), id(self.cls)
+
     def sides(self, names: Names) -> tuple[str, str]:
         """The names of the value and of the class."""
         v = names.var(self.origin)
@@ -488,6 +491,10 @@ class Guards:
 
     items: list[Guard] = field(default_factory=list)
     _seen: set[tuple[Any, ...]] = field(default_factory=set)
+
+    def append(self, guard: Guard) -> None:
+        """Add a guard of a place that nobody asked about before."""
+        self.items.append(guard)
 
     def add(self, guard: Guard) -> None:
         key = guard.key()

@@ -188,7 +188,7 @@ class TensorLike(Guard):
     ) -> TensorLike:
         """`shape`, `layout` (strides in elements): with symbols for those that may differ."""
         array = tensor._array
-        sizes = tuple(None if isinstance(n, SymInt) else n for n in shape or array.shape)
+        sizes = tuple([None if isinstance(n, SymInt) else n for n in shape or array.shape])
         layout = None if is_contiguous(array) else layout or tensor._layout
         spans = () if layout is None else spanned(array)
         strides = layout and tuple(

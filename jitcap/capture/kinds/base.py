@@ -171,7 +171,7 @@ class Session:
 
     def getitem(self, obj: Any, key: Any) -> Any:
         if type(obj) is dict and type(key) is str:  # most of them
-            return kind_of(obj).getitem(self, obj, key)
+            return KINDS[dict].getitem(self, obj, key)
         found = self.asked(obj, "__getitem__", key)
         return kind_of(obj).getitem(self, obj, key) if found is MISSING else found
 

@@ -323,8 +323,9 @@ class Entries:
         mine = self.shadow
         if type(other) is not DictShadow or other.unasked or other.numbered:
             return None
-        if other.kin() != mine.kin() or other.kind is not mine.kind:
+        if type(other.real) is not type(mine.real) or other.owner is not mine.owner:
             return None
+        fresh = not (other.known or other.whole)  # what nobody looked at is as it was
         for key in self.absent:
             if dict.__contains__(other.real, key):
                 return None
@@ -342,7 +343,7 @@ class Entries:
         elif self.measured:
             other.size(s)
         found = other.twin
-        if other.changed() or not all(dict.__contains__(found, key) for key in self.held):
+        if (not fresh and other.changed()) or not self.held.keys() <= dict.keys(found):
             return None
         return [(value, dict.__getitem__(found, key)) for key, value in self.held.items()]
 
@@ -401,6 +402,11 @@ class DictKind(MeasuredKind):
         return s.outside.register(DictShadow(real, origin, type(real)()))
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
+        if type(obj) is dict and type(key) is str:  # most of them
+            shadow = s.outside.by_twin.get(id(obj))
+            if type(shadow) is DictShadow and key not in shadow.known:
+                shadow.touch(s, key)
+            return obj[key]
         held = _known(s, obj, key)
         if dict.__contains__(obj, held):
             return dict.__getitem__(obj, held)

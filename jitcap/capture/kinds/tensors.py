@@ -207,7 +207,7 @@ class TensorKind(NativeKind):
         if id(real) in s.outside.by_real:  # found at another place: here it stands for another
             real = wrap(real._array, real._storage)
         where, memories = real._view, s.outside.assumed.memories
-        shared = id(real._storage) in memories and where is not None and where.holds(real)
+        shared = where is not None and id(real._storage) in memories and where.holds(real)
         if shared and not real.requires_grad:
             return load_view(s, real, origin)
         aval, strides = _layout(s, real, origin)
@@ -218,7 +218,7 @@ class TensorKind(NativeKind):
         if real.requires_grad:
             twin._requires_grad = True
         twin._grad = UNREAD
-        s.guards.add(TensorLike.of(real, origin, s.line(), aval.shape, strides, counts.kind))
+        s.guards.append(TensorLike.of(real, origin, s.line(), aval.shape, strides, counts.kind))
         shadow = TensorShadow(real, origin, twin, node)
         s.inputs[node] = s.owners[id(shadow.memory)] = shadow
         s.outside.register(shadow)

@@ -21,7 +21,7 @@ from eager.core.traced import Traced, TracedStorage
 from jitcap.base.breaks import Again
 from jitcap.base.modes import Modes
 from jitcap.base.module_path import moved
-from jitcap.capture.memo.templates import Code, state_of
+from jitcap.capture.memo.templates import Code, Program, program_of, state_of
 from jitcap.capture.tracing import LARGEST
 from jitcap.graph.graph import Node, Where, placeholder
 
@@ -41,6 +41,7 @@ class Recorded:
         self.module = session.paths.module
         self.handles = [*map(handle_of, given)]
         self.rows: Any = ()
+        self.program: Program | None = None  # of the rows, when they are first copied
         self.out: tuple[Any, Any, Any] = None, None, None  # (node, aval, strides) of the result
         self.edge: Edge = None  # the history of the result
         self.ends: list[int] = []  # the given tensors that it leads to
@@ -94,9 +95,9 @@ class Recorded:
     def copy(self, given: Given) -> Tensor:
         """Append a copy of the nodes; the result."""
         tracer, module = self.session.tracer, self.session.paths.module
-        handles, made = [*map(handle_of, given)], list[Node]()
-        by_kind = {"own": made, "given": handles}
-        _append(tracer, self.rows, by_kind, made, Moved(self.module, module))
+        handles = [*map(handle_of, given)]
+        self.program = self.program or program_of(self.rows, {"given": 0}, len(handles))
+        made = _append(tracer, self.program, handles, Moved(self.module, module))
         place, aval, strides = self.out
         memory = TracedStorage(tracer, made[place], aval, 0, tracer.inside)
         result: Tensor = wrap(Traced(aval, memory, made[place], (), strides))
@@ -122,10 +123,10 @@ class Recorded:
         key = array.aval, array.strides, self.session.where(), Modes.now(), get_default_dtype()
         if key not in self.derived:
             self.derived[key] = self._derive(array.aval, array.strides)
-        rows, memories, results = self.derived[key]
-        own: list[Node] = []
-        by_kind = {"own": own, "given": handles, "made": made, "gradient": [array.read()]}
-        _append(tracer, rows, by_kind, own, Moved(self.module, module))
+        program, memories, results = self.derived[key]
+        seed = [array.read()]
+        own = _append(tracer, program, [*handles, *made, *seed], Moved(self.module, module))
+        by_kind = {"own": own, "given": handles, "made": made, "gradient": seed}
         homes = [array.storage]
         for (kind, x), aval in memories:
             homes.append(TracedStorage(tracer, by_kind[kind][x], aval, 0, tracer.inside))
@@ -167,7 +168,9 @@ class Recorded:
         rows, results = _rows(nodes, places), _results(gradient, arrived, places)
         if rows is None or results is None or rest != rest_of(s) or state != state_of(s, APART):
             raise Again
-        return rows, *results
+        made = len(self.handles)
+        starts = {"given": 0, "made": made, "gradient": made + len(self.nodes)}
+        return program_of(rows, starts, starts["gradient"] + 1), *results
 
 
 class CopyNode(tape.Node):
@@ -297,16 +300,18 @@ class Moved(dict[Where, Where]):
         return there
 
 
-def _append(
-    tracer: Any, rows: Any, by_kind: dict[str, Any], made: list[Node], places: Moved
-) -> None:
-    """Append copies of nodes; they are added to `made`, which `by_kind` has as "own"."""
+def _append(tracer: Any, program: Program, given: Given, places: Moved) -> list[Node]:
+    """Append copies of nodes, of what is given."""
+    rows, fixed = program
     if len(tracer.nodes) + len(rows) > LARGEST:  # said where the operation stands
         raise Again
-    for op, codes, attrs, avals, where in rows:
-        operands = [x if kind == "fixed" else by_kind[kind][x] for kind, x in codes]
-        made.append(Node(op, tuple(operands), attrs, avals, places[where]))
+    values = [*given, *fixed]
+    first = len(values)
+    for op, pick, attrs, avals, where in rows:
+        values.append(Node(op, pick(values), attrs, avals, places[where]))
+    made = values[first:]
     tracer.nodes += made
+    return made
 
 
 def _results(gradient: Tensor, arrived: list[Tensor | None], places: Places) -> Any:

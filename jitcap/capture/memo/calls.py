@@ -297,14 +297,14 @@ class Call:
                 if identity(old) != identity(new):
                     return None
                 continue
-            known, other = same.setdefault(id(old), new), back.setdefault(id(new), old)
-            if known is not new or other is not old:
+            mine, its = id(old), id(new)
+            if same.setdefault(mine, new) is not new or back.setdefault(its, old) is not old:
                 return None
-            if old is not new and not self.others.isdisjoint((id(old), id(new))):
+            if old is not new and (mine in self.others or its in self.others):
                 return None
-            if id(old) in reached:
+            if mine in reached:
                 continue
-            reached.add(id(old))
+            reached.add(mine)
             parts = self._parts(old, new, len(given))
             if parts is None:
                 return None

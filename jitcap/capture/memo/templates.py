@@ -12,8 +12,9 @@ records, and the next ones get copies of it.
 
 from __future__ import annotations
 
+import itertools
 import operator
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 from eager.base.dataclass import dataclass
@@ -32,6 +33,7 @@ _WITH_ZEROS: Final = (float, complex)  # of two signs, which are equal
 _OTHERWISE: Final = frozenset({"random", "index", "dynamic", "extern"})  # more than a node is made
 _GROWS: Final = frozenset({"nodes", "checks", "conditions", "_values"})  # of the tracer
 Code = tuple[str, Any]  # "own": a node of the template; "given": an operand; "fixed": what it is
+Program = tuple[list[Any], list[Any]]  # see `program_of`
 
 
 class Templates:
@@ -44,7 +46,7 @@ class Templates:
 
     def call(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """`fn(*args)`. What the program's own tensors do is read from bytecode."""
-        kinds = {id(type(x)): type(x) for x in args}.values()  # a metaclass may compare them
+        kinds = [type(x) for x in args if type(x) is not Tensor]
         if any(issubclass(kind, Tensor) and not is_native_class(kind) for kind in kinds):
             return self.session.interpret(fn, args, {})
         form = form_of(self.session, args)
@@ -53,7 +55,8 @@ class Templates:
         known, sure = self.found.get((fn, form), (None, False))
         tracer = self.session.tracer
         if known is not None and sure and len(tracer.nodes) + len(known.nodes) < LARGEST:
-            return known.copy(tracer, args)
+            known.copy(tracer, args)
+            return None
         first = (fn, form) not in self.found
         result, made = recorded(self.session, fn, args)
         if first:
@@ -86,32 +89,37 @@ def _form(x: Any, seen: list[int]) -> Any:
     kind = type(x)
     if kind is SymNumber:
         return id(x)
-    if kind in _PLAIN:
-        return kind, repr(x) if kind in _WITH_ZEROS else x
-    array = x._array if isinstance(x, Tensor) else None
+    if not issubclass(kind, Tensor):
+        plain = kind, repr(x) if kind in _WITH_ZEROS else x
+        return plain if kind in _PLAIN else None
+    array = x._array
     if type(array) is not Traced or x._view is not None:
         return None
     memory = array.storage
     if memory.picked or memory.read_only or array.generation != memory.generation:
         return None
-    if not mode.inference and x._storage.sealed:  # a write is an error
+    counts = x._storage
+    if not mode.inference and counts.sealed:  # a write is an error
         return None
     if not array.chain and array.handle is not memory.handle:
         return None
-    seen += id(x), id(array), id(memory), id(x._storage), id(array.handle)
-    chain = tuple([(op, repr(attrs)) for op, attrs in array.chain])
+    seen += id(x), id(array), id(memory), id(counts), id(array.handle)
+    chain: Any = array.chain and tuple([(op, repr(attrs)) for op, attrs in array.chain])
     return kind, array.aval, memory.aval, array.strides, array.offset, chain, x._requires_grad
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Template:
     """Nodes; their checks, by number; what is written: (argument, value, by how many writes of the
-    graph's memory, and of eager's). `steady`: whether the call changed nothing else."""
+    graph's memory, and of eager's). `steady`: whether the call changed nothing else. `given`: the
+    arguments that are tensors."""
 
     nodes: tuple[tuple[Any, tuple[Code, ...], Any, tuple[Any, ...]], ...]
     checks: tuple[int, ...]
     writes: tuple[tuple[int, Code, int, int], ...]
     steady: bool
+    given: tuple[int, ...]
+    program: Program
 
     def is_like(self, other: Template) -> bool:
         return self._shown() == other._shown()
@@ -125,12 +133,14 @@ class Template:
 
     def copy(self, tracer: Any, args: tuple[Any, ...]) -> None:
         """Record a copy of the nodes and writes for a call with `args`."""
-        where, made = tracer.where(), list[Node]()
-        given = [x._array.handle if isinstance(x, Tensor) else None for x in args]
-        by_kind: dict[str, list[Any]] = {"own": made, "given": given}
-        for op, codes, attrs, avals in self.nodes:
-            operands = [x if kind == "fixed" else by_kind[kind][x] for kind, x in codes]
-            made.append(Node(op, tuple(operands), attrs, avals, where))
+        where = tracer.where()
+        given = [args[i]._array.handle for i in self.given]
+        values = [*given, *self.program[1]]
+        first = len(values)
+        for op, pick, attrs, avals in self.program[0]:
+            values.append(Node(op, pick(values), attrs, avals, where))
+        made = values[first:]
+        by_kind = {"own": made, "given": given}
         tracer.nodes += made
         tracer.checks += [made[i] for i in self.checks]
         for i, code, writes, versions in self.writes:
@@ -147,7 +157,7 @@ def recorded(s: Any, fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any
     tracer = s.tracer
     start, known, state = len(tracer.nodes), len(tracer.checks), state_of(s)
     tensors = [(i, x) for i, x in enumerate(args) if isinstance(x, Tensor)]
-    given = {x._array.handle: i for i, x in reversed(tensors)}
+    given = {x._array.handle: k for k, (_, x) in reversed([*enumerate(tensors)])}
     before = [_marks(x) for _, x in tensors]
     result = fn(*args)
     nodes = tracer.nodes[start:]
@@ -174,7 +184,31 @@ def recorded(s: Any, fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any
     if len(checks) != sum(n.op is CHECK for n in nodes):
         return result, None
     rows = tuple((n.op, tuple(map(code, n.args)), n.attrs, n.avals) for n in nodes)
-    return result, Template(rows, checks, tuple(writes), state_of(s) == state)
+    steady, program = state_of(s) == state, program_of(rows, {"given": 0}, len(tensors))
+    places = tuple([i for i, _ in tensors])
+    return result, Template(rows, checks, tuple(writes), steady, places, program)
+
+
+def program_of(rows: Sequence[Any], starts: Mapping[str, int], count: int) -> Program:
+    """Nodes (op, codes, ...) as what makes copies of them: each with a function that picks its
+    operands from a list of the `count` values that are given, of each kind from `starts` on, the
+    fixed ones, which are the second result, and the nodes before it."""
+    fixed = [x for _, codes, *_ in rows for kind, x in codes if kind == "fixed"]
+    numbers, starts = itertools.count(count), {**starts, "own": count + len(fixed)}
+    made = []
+    for op, codes, *rest in rows:
+        at = [next(numbers) if kind == "fixed" else starts[kind] + x for kind, x in codes]
+        made.append((op, _picker(at), *rest))
+    return made, fixed
+
+
+def _picker(places: list[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
+    if len(places) > 1:
+        return operator.itemgetter(*places)
+    if places:
+        (only,) = places
+        return lambda values: (values[only],)
+    return lambda values: ()
 
 
 def _marks(x: Tensor) -> tuple[Any, ...]:

@@ -180,7 +180,10 @@ def end_send(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("LOAD_FAST")
 def load_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    value = frame.fast.get(ins.arg, NULL)
+    try:
+        value = frame.fast[ins.arg]
+    except KeyError:
+        value = NULL
     if value is NULL:
         raise UnboundLocalError(
             f"cannot access local variable {ins.arg!r} where it is not associated with a value"
