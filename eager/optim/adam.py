@@ -23,9 +23,12 @@ def step_count() -> Tensor:
     return number(0)
 
 
-def check_betas(betas: tuple[float, float]) -> None:
+def check_settings(lr: float, eps: float, betas: tuple[float, float], weight_decay: float) -> None:
+    check("learning rate", lr, lr >= 0)
+    check("epsilon value", eps, eps >= 0)
     for i, beta in enumerate(betas):
         check(f"beta parameter at index {i}", beta, 0 <= beta < 1)
+    check("weight_decay value", weight_decay, weight_decay >= 0)
 
 
 class Adam(Optimizer):
@@ -60,10 +63,7 @@ class Adam(Optimizer):
             )
         if isinstance(betas[0], Tensor) != isinstance(betas[1], Tensor):
             raise ValueError("betas must be either both floats or both Tensors")
-        check("learning rate", lr, lr >= 0)
-        check("epsilon value", eps, eps >= 0)
-        check_betas(betas)
-        check("weight_decay value", weight_decay, weight_decay >= 0)
+        check_settings(lr, eps, betas, weight_decay)
         super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
@@ -151,10 +151,7 @@ class Adamax(Optimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check("learning rate", lr, lr >= 0)
-        check("epsilon value", eps, eps >= 0)
-        check_betas(betas)
-        check("weight_decay value", weight_decay, weight_decay >= 0)
+        check_settings(lr, eps, betas, weight_decay)
         super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
@@ -200,10 +197,7 @@ class NAdam(Optimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check("learning rate", lr, lr >= 0)
-        check("epsilon value", eps, eps >= 0)
-        check_betas(betas)
-        check("weight_decay value", weight_decay, weight_decay >= 0)
+        check_settings(lr, eps, betas, weight_decay)
         check("momentum_decay value", momentum_decay, momentum_decay >= 0)
         super().__init__(params, settings(locals()))
 
@@ -261,10 +255,7 @@ class RAdam(Optimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check("learning rate", lr, lr >= 0)
-        check("epsilon value", eps, eps >= 0)
-        check_betas(betas)
-        check("weight_decay value", weight_decay, weight_decay >= 0)
+        check_settings(lr, eps, betas, weight_decay)
         super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:

@@ -108,11 +108,7 @@ def keeping(candidate: Candidate, kept: Collection[Node]) -> Candidate:
         nodes=tuple(made[n] for n in nodes),
         outputs=tuple(made[o] for o in outputs),
     )
-    writes = tuple(
-        (inputs.index(graph.inputs[i]), outputs.index(graph.outputs[o]))
-        for i, o in candidate.writes
-        if graph.inputs[i] in inputs and graph.outputs[o] in outputs
-    )
+    writes = _writes_among(candidate, inputs, outputs)
     strides = candidate.strides
     if strides is not None:
         strides = (*(strides[graph.inputs.index(n)] for n in inputs), *(None for _ in cut))
@@ -122,12 +118,20 @@ def keeping(candidate: Candidate, kept: Collection[Node]) -> Candidate:
 def only(candidate: Candidate, outputs: Sequence[Node]) -> Candidate:
     """The candidate without its other outputs."""
     graph = candidate.graph.with_(outputs=tuple(outputs))
-    writes = tuple(
-        (i, outputs.index(candidate.graph.outputs[o]))
-        for i, o in candidate.writes
-        if candidate.graph.outputs[o] in outputs
-    )
+    writes = _writes_among(candidate, graph.inputs, outputs)
     return replace(candidate, graph=graph, writes=writes)
+
+
+def _writes_among(
+    candidate: Candidate, inputs: Sequence[Node], outputs: Sequence[Node]
+) -> tuple[tuple[int, int], ...]:
+    """The writes of these outputs into these inputs, by the numbers that they have here."""
+    graph = candidate.graph
+    return tuple(
+        (inputs.index(graph.inputs[i]), outputs.index(graph.outputs[o]))
+        for i, o in candidate.writes
+        if graph.inputs[i] in inputs and graph.outputs[o] in outputs
+    )
 
 
 def _values(candidate: Candidate, wanted: Collection[Node]) -> dict[Node, Any]:

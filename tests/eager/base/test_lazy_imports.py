@@ -1,6 +1,7 @@
 """Parts that `import eager` leaves for later: they are there all the same, under capture too, and for
 a version that another process kept."""
 
+import gc
 import importlib
 import os
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 import eager
 from eager.base import lazy_imports
+from eager.base.uncollected import Uncollected
 
 PROGRAM = """
 import sys
@@ -18,6 +20,7 @@ import eager
 from jitcap import jit
 
 later = ["eager.utils.data", "eager.distributed", "eager.array_api", "eager.distributions", "eager.utils.tensorboard", "importlib.metadata"]
+later += ["jitcap.verify", "jitcap.exporting", "jitcap.by_dispatch", "codegen.targets.triton", "logging"]
 assert not sys.modules.keys() & set(later)
 
 
@@ -60,3 +63,19 @@ def test_its_name_is_like_any_other():
     with pytest.raises(ImportError):
         exec("from eager import distribution")
     assert not hasattr(eager.utils, "dat")
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_as_it_was_before_an_import(enabled):
+    program = f"import gc; gc.{'enable' if enabled else 'disable'}(); import eager, jitcap; print(gc.isenabled())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == str(enabled), done.stderr
+    with pytest.raises(ZeroDivisionError):
+        failed_import()
+    assert gc.isenabled()
+
+
+def failed_import():
+    _held = Uncollected()
+    assert not gc.isenabled()
+    1 / 0
