@@ -220,7 +220,9 @@ def _backward_compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]
         suspect = Suspect(graph, None, (), None, backend_of(graph, options))
         try:
             with progress.shown(f"{trail.name} (backward)"), blamed(suspect):
-                made = compile_graph(graph, backend=options.backend, trail=trail)
+                made = compile_graph(
+                    graph, backend=options.backend, trail=trail, prefix="backward_"
+                )
             run, refused = made.run, made.refused
             if trail.stats is not None:
                 trail.stats.callbacks += len(made.callbacks)

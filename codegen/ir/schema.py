@@ -153,12 +153,13 @@ class Program:
 class Target:
     """Target of a compilation. `isa`: "native", "avx512", "avx2" or "baseline". `place`: the device
     whose arrays a program for one takes and gives, under its `name`; "": it takes and gives those
-    of the host."""
+    of the host. `prefix`: of the names of kernels, where a graph becomes several programs."""
 
     backend: str = "cpp"  # a key of codegen.BACKENDS
     isa: str = "native"
     place: str = ""
     name: str = ""
+    prefix: str = ""
 
 
 class Unsupported(Exception):
@@ -396,6 +397,11 @@ class Library:
     def name(self) -> str:
         """The op's, by which a target finds how to write it (`codegen.ir.routine`)."""
         return self.op.name
+
+    @property
+    def label(self) -> str:
+        """Name of a kernel that stands for it: its first result has the number."""
+        return "_".join((self.name, *self.outs[:1]))
 
     def fails(self, known: dict[Program, bool]) -> bool:
         """True if it can make the run fail: a function that may raise. `known`: memo of the

@@ -30,28 +30,36 @@ def compile_graph(
     backend: str | None = None,
     strides: Layout = None,
     trail: Trail | None = None,
+    prefix: str = "",
 ) -> Executable:
     """Every stage for one graph. Raises what `optimise` and `begin_code` raise."""
     trail = trail or Trail(graph.name)
     optimised = optimise(graph, trail, backend)
-    return begin_code(optimised, writes, strides, trail, backend).result()
+    return begin_code(optimised, writes, strides, trail, backend, prefix).result()
 
 
 def begin_code(
-    graph: Graph, writes: Writes, strides: Layout, trail: Trail, backend: str | None = None
+    graph: Graph,
+    writes: Writes,
+    strides: Layout,
+    trail: Trail,
+    backend: str | None = None,
+    prefix: str = "",
 ) -> Pending[Executable]:
     """Lowering and code generation of one graph.
 
     `writes` pairs (input index, output index): that input's memory takes that output's value. What
     codegen refuses runs op by op, and says so once. Raises ValueError for an unknown backend. The
     C++ compiler may be at work when this returns; waiting for it asks nothing of the graph.
+    `prefix`: of the names of kernels, so that those of one function have different ones.
     """
     devices = places_of(graph)
     name = choose_backend(devices, backend)
     if name == "eager":
         return Pending.of(Executable(op_by_op(graph, writes), name))
     begin = in_pieces if graph.has_data_sizes else generator(devices)
-    return or_op_by_op(begin, graph, writes, strides, Target(name, config.isa), trail)
+    target = Target(name, config.isa, prefix=prefix)
+    return or_op_by_op(begin, graph, writes, strides, target, trail)
 
 
 def recall(key: str, trail: Trail) -> Executable | None:

@@ -50,17 +50,17 @@ def in_parts(
     kept_at = None
     if not config.check:  # else verify every stage, every time
         kept_at = cut_cache.place_of(graph, (strides, writes, config.recompute), target)
-        texts = functools.partial(_texts_there, graph, writes, layout)
+        texts = functools.partial(_texts_there, graph, writes, layout, target)
         found = kept_at.found(lambda key: recall_parts(key, trail, texts))
         if found is not None:
             return Pending.of(found[0])
     parts = split(graph, writes)
-    made = _parts(parts, layout, trail)
+    made = _parts(parts, layout, target, trail)
     checked = [isinstance(x, Executable) or bool(_resident(x).sites) for x in made]
     late = first_write_behind(parts.parts, checked)
     if late:  # a check may fail behind a part that has written
         parts = split(graph, writes, late)
-        made = _parts(parts, layout, trail)
+        made = _parts(parts, layout, target, trail)
     notes = tuple(_where(parts, made))
     key = None
     names = [x.key if isinstance(x, Executable) else "" for x in made]
@@ -77,15 +77,15 @@ def in_parts(
 
 
 def _parts(
-    parts: Split, layout: Sequence[Strides | None], trail: Trail
+    parts: Split, layout: Sequence[Strides | None], target: Target, trail: Trail
 ) -> list[Executable | Artifact]:
     """Each part compiled: those of the host, and the programs of devices."""
     made: list[Executable | Artifact] = []
-    for part in parts.parts:
-        place, graph = part.ends.place, part.graph
+    for number, part in enumerate(parts.parts):
+        place, graph, prefix = part.ends.place, part.graph, _prefix(parts, number, target)
         if place == CPU:
             own = _own_layout(part, layout)
-            host = Target(HOST, config.isa)
+            host = Target(HOST, config.isa, prefix=prefix)
             optimised = optimise(graph, trail, HOST)
             begun = or_op_by_op(generate, optimised, part.ends.writes, own, host, trail)
             made.append(begun.result())
@@ -93,7 +93,8 @@ def _parts(
         trail.keep(f"on {place}", functools.partial(listing, graph))
         try:
             with trail.stage("codegen"):
-                made.append(compile_resident(_program_there(part, layout), place, trail.name))
+                program = _program_there(part, layout, prefix)
+                made.append(compile_resident(program, place, trail.name))
         except Unsupported as refusal:
             if not _is_straight(graph):  # not op by op either
                 raise Break("device", str(refusal)) from refusal
@@ -110,9 +111,15 @@ def _own_layout(part: Part, layout: Sequence[Strides | None]) -> list[Strides | 
     ]
 
 
-def _program_there(part: Part, layout: Sequence[Strides | None]) -> Program:
+def _prefix(parts: Split, number: int, target: Target) -> str:
+    """Prefix of the names of a part's kernels, which are those of no other part."""
+    return f"{target.prefix}p{number}_" if len(parts.parts) > 1 else target.prefix
+
+
+def _program_there(part: Part, layout: Sequence[Strides | None], prefix: str) -> Program:
     """A device's part, lowered."""
-    return lower(part.graph, part.ends.writes, _own_layout(part, layout), resident=True)
+    own = _own_layout(part, layout)
+    return lower(part.graph, part.ends.writes, own, resident=True, prefix=prefix)
 
 
 def _resident(artifact: Artifact) -> Resident:
@@ -167,12 +174,14 @@ def _texts_there(
     graph: Graph,
     writes: Sequence[tuple[int, int]],
     layout: Sequence[Strides | None],
+    target: Target,
     wiring: Wiring,
     number: int,
 ) -> Mapping[str, str]:
     """Texts of the stages of a part that was found on disk: it is lowered again."""
     parts = split(graph, writes, wiring.first_write)
-    return run_stages(_program_there(parts.parts[number], layout), "triton")[1]
+    prefix = _prefix(parts, number, target)
+    return run_stages(_program_there(parts.parts[number], layout, prefix), "triton")[1]
 
 
 def _parts_joined(

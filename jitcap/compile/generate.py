@@ -61,7 +61,7 @@ def _begun(
     graph: Graph, writes: Writes, strides: Layout, target: Target
 ) -> Pending[tuple[Artifact, str | None]]:
     """The artifact, and its name on disk."""
-    program = functools.partial(lower, graph, writes, strides)
+    program = functools.partial(lower, graph, writes, strides, prefix=target.prefix)
     if config.check:  # verify every stage, every time
         return codegen.begin(program(), target).then(lambda artifact: (artifact, None))
     place = graphs.place_of(graph, (strides, writes), target)

@@ -29,12 +29,14 @@ def lower(
     strides: Sequence[Strides | None] | None = None,
     *,
     resident: bool = False,
+    prefix: str = "",
 ) -> Program:
     """Graph -> Program.
 
     `writes` pairs (input index, output index): that output is stored into that input's memory and
     is no output of the program. `strides` are the inputs' (None: contiguous), in elements.
     `resident`: for a device's memory. What is compiled does not depend on which device it is.
+    `prefix`: of the names of its kernels.
     """
     values: dict[tuple[Node, int], Value] = {}
     inputs = []
@@ -57,7 +59,7 @@ def lower(
     stores = [(inputs[i], values[graph.outputs[o], 0]) for i, o in writes]
     checks = [c for o in dict.fromkeys(graph.outputs) if o.op is CHECK for c in _checks(o, values)]
     ends = tuple(outs), tuple(stores), tuple(checks)
-    return Program(tuple(inputs), tuple(calls), *ends, resident=resident)
+    return Program(tuple(inputs), tuple(calls), *ends, resident=resident, prefix=prefix)
 
 
 def _checks(n: Node, values: dict[tuple[Node, int], Value]) -> Iterator[Check]:

@@ -6,6 +6,7 @@ Graph -> Executable.
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 from codegen import Target
 from codegen.runtime.pending import Pending
@@ -36,7 +37,8 @@ def in_pieces(
         trail.keep(f"piece {number}", functools.partial(listing, piece.graph))
         own = [layout.get(x) if isinstance(x, Node) else None for x in piece.takes]
         begin = generator(places_of(piece.graph))
-        made.append(begin(piece.graph, piece.writes, own, target, trail).result())
+        there = replace(target, prefix=f"{target.prefix}p{number}_")
+        made.append(begin(piece.graph, piece.writes, own, there, trail).result())
     parts = [x for x in made if x is not None]
     whole = Executable(
         Whole(pieces, tuple(None if x is None else x.run for x in made), bool(places_of(graph))),

@@ -6,7 +6,7 @@ import pytest
 
 import eager
 from eager.nn import functional as F
-from jitcap import config, explain
+from jitcap import config, explain, jit
 from jitcap.base.diagnostics import SCREEN
 
 pytestmark = pytest.mark.once
@@ -72,3 +72,19 @@ def test_times_have_a_total():
     assert first.split()[0] == "total" and any(line.split()[0] == "compiler" for line in lines)
     top = sum(s for n, s in e.timings.items() if n not in e.inside)
     assert sum(e.timings[n] for n in e.inside) <= e.timings["codegen"] <= top
+
+
+def test_kernels_of_forward_and_backward_have_names_of_their_own():
+    layer = eager.nn.Linear(4, 3)
+    step = jit(lambda x: F.gelu(layer(x)).sum())
+    step(eager.ones(2, 4)).backward()
+    names = [kernel.name for kernel in step.explanation().kernels]
+    assert len({*names}) == len(names)
+    assert any(name.startswith("backward_k") for name in names), names
+
+
+def test_kernels_of_pieces_have_names_of_their_own():
+    e = explain(lambda x: (x[x > 0] * 2).exp().sum() + x.exp().sum())(eager.arange(9.0) - 4)
+    names = [kernel.name for kernel in e.kernels]
+    assert len({*names}) == len(names)
+    assert {name.partition("_")[0] for name in names} >= {"p0", "p1"}, names

@@ -36,8 +36,7 @@ def space(name: str, sizes: Sequence[int]) -> tuple[Affine, Index]:
 
 
 def kernel_of(step: Library, rows: Affine, *stages: Stage) -> Kernel:
-    name = f"{step.name}_{step.outs[0]}"
-    return Kernel(name, affine.counters(rows), stages, (), step.op.name, step.where)
+    return Kernel(step.label, affine.counters(rows), stages, (), step.op.name, step.where)
 
 
 def element(x: Access, index: Index, buffers: Mapping[str, Buffer]) -> Expr:

@@ -10,6 +10,7 @@ numbers) raises Unsupported.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Final
@@ -41,10 +42,12 @@ ALIGN: Final = 256  # of temporaries, in bytes: what a device allocation has
 
 @dataclass
 class _Module:
-    """Kernels so far, by text."""
+    """Kernels so far, by text. Each has the name of the kernel or the step that it is the first of,
+    as the stages before have it; `prefix`: of steps, as of the kernels of a body."""
 
     buffers: dict[str, Buffer]
     sizes: Sizes
+    prefix: str
     names: dict[tuple[str, tuple[tuple[str, str], ...]], str] = field(default_factory=dict)
     kernels: dict[str, Compiled] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
@@ -53,18 +56,19 @@ class _Module:
     def add(
         self,
         text: KernelText,
-        hint: str,
         source: Kernel | Library,
+        does: str = "",
         tables: Tables | None = None,
         *,
         writes: tuple[str, ...],
     ) -> None:
+        """Launch a kernel, which is new if its text is. `does`: the end of its name."""
         if not some(text.programs) or not text.arguments:  # nothing to compute, or nothing is kept
             return
         key = text.body, text.parameters
         name = self.names.get(key)
         if name is None:
-            name = self.names[key] = f"k{len(self.kernels)}_{hint}"
+            name = self.names[key] = self._new_name(source, does)
             written = f"@triton.jit\ndef {name}{text.body}\n"
             what = source.note if isinstance(source, Kernel) else source.op.name
             notes = (what, source.where)
@@ -76,6 +80,12 @@ class _Module:
             Launch(name, text.arguments, text.programs, text.checks, tables, writes)
         )
 
+    def _new_name(self, source: Kernel | Library, does: str) -> str:
+        own = source.name if isinstance(source, Kernel) else self.prefix + source.label
+        name = f"{own}_{does}" if does else own
+        names = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(2)))
+        return next(name for name in names if name not in self.kernels)
+
     def kernel(self, kernel: Kernel) -> None:
         parts = split(kernel, self.sizes)
         self.buffers.update({b.name: b for b in parts.buffers})
@@ -84,19 +94,19 @@ class _Module:
             tiling = tile(part, self.sizes)
             for b in tiling.scratch:
                 self.buffers[b.name] = replace(b, size=b.size * tiling.rows, kind="temp")
-            self.add(emit_kernel(tiling, self.buffers), hint(part), part, writes=part.writes())
+            self.add(emit_kernel(tiling, self.buffers), part, hint(part), writes=part.writes())
 
     def group(self, forms: Sequence[Form]) -> None:
         text, tables = emit_group(forms, self.buffers, self.sizes)
         first = forms[0].kernel
         writes = tuple(name for f in forms for name in f.kernel.writes())
-        self.add(text, f"{hint(first)}_of_{len(forms)}", first, tables, writes=writes)
+        self.add(text, first, f"{hint(first)}_of_{len(forms)}", tables, writes=writes)
 
 
 def emit(batched: Batched, sizes: Sizes = DEFAULT) -> TritonProgram:
     """Every kernel, in order. Raises Unsupported naming the step that Triton cannot do."""
     fused = batched.fused
-    module = _Module(dict(fused.buffers), sizes)
+    module = _Module(dict(fused.buffers), sizes, fused.program.prefix)
     _items(module, batched)
     source = HEADER + "".join(f"\n\n{k.source}" for k in module.kernels.values())
     lives = _lives(module)
@@ -120,7 +130,7 @@ def _items(module: _Module, batched: Batched) -> None:
             module.kernel(item)
         elif item.epilogue is not None:
             text = dot.dot(item, module.buffers, item.epilogue)
-            module.add(text, f"dot_{hint(item.epilogue)}", item, writes=item.writes())
+            module.add(text, item, hint(item.epilogue), writes=item.writes())
         elif found := spelling(item, "triton"):
             found.write(module, item)
         else:
@@ -132,15 +142,16 @@ def _items(module: _Module, batched: Batched) -> None:
 def _loop(module: _Module, step: Library) -> None:
     """A scan: its body's kernels, and their launches at each step."""
     body: Batched = step.bodies[0]["batched"]
-    inner = replace(module, buffers=dict(body.fused.buffers), launches=[])
-    loop = Loop(step, body.fused.program, module.buffers)
+    fused = body.fused
+    inner = replace(module, buffers=dict(fused.buffers), launches=[], prefix=fused.program.prefix)
+    loop = Loop(step, fused.program, module.buffers)
     _items(inner, body)
     arena, size = assign_offsets(_lives(inner))
     loop.work(size)
     launches = list(loop.launches(inner.launches, inner.buffers, arena))
     module.buffers.update(loop.own)
     for kernel in loop.before:
-        module.kernel(kernel)
+        module.kernel(replace(kernel, name=module.prefix + kernel.name))
     module.launches += launches
 
 
@@ -165,18 +176,18 @@ def _nested(rule: nests.Rule) -> Spelling:
         nested = rule(step, module.buffers)
         module.buffers.update({b.name: b for b in nested.buffers})
         for kernel in nested.kernels:
-            module.kernel(kernel)
+            module.kernel(replace(kernel, name=module.prefix + kernel.name))
 
     return Spelling(write)
 
 
 def _dot(module: _Module, step: Library) -> None:
-    module.add(dot.dot(step, module.buffers), step.name, step, writes=step.outs)
+    module.add(dot.dot(step, module.buffers), step, writes=step.outs)
 
 
 def _running(module: _Module, step: Library) -> None:
     text = scan.scan(step, module.buffers, module.sizes)
-    module.add(text, step.name, step, writes=step.outs)
+    module.add(text, step, writes=step.outs)
 
 
 spell(

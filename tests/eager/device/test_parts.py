@@ -1,5 +1,7 @@
 """@jit over several places: one graph that is cut where values go from one to another."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -280,3 +282,29 @@ def test_what_moves_in_a_loop_runs_op_by_op(recwarn):
 
     assert np.allclose(jit(fn)(x).cpu(), fn(x).cpu(), rtol=1e-5)
     assert any("moved to another device in each step of a loop" in str(w.message) for w in recwarn)
+
+
+def test_kernels_have_one_number_in_all_stages_of_all_parts():
+    """From fusion to source and `.kernels`, whichever part: loops, products, scatters, softmax."""
+    table = eager.arange(12.0).reshape(4, 3)
+
+    def fn(x, i):
+        a = (x @ x.t()).softmax(-1) + 1
+        b = (a.cpu() * 2).exp().sum(0)
+        c = (b.to("cuda:1") * 3).cumsum(0)
+        d = c.cpu()[:2] + eager.zeros(2).index_add(0, i, table[:2, 0])
+        return [a, c.sort()[0], d]
+
+    x = eager.ones(2, 2).cuda()
+    told = jitcap.explain(fn)(x, eager.tensor([0, 1]))
+    names = [kernel.name for kernel in told.kernels]
+    assert len({*names}) == len(names) > 5, names
+    assert {name[:3] for name in names} >= {"p0_", "p1_", "p2_"}
+    fused = "\n".join(text for name, text in told.stages.items() if name.startswith("fused"))
+    source = "\n".join(text for name, text in told.stages.items() if name.startswith("source"))
+    for name in names:
+        assert re.search(rf"\b{name}(_blocks)?\(", source), name
+        loops = re.match(r"p\d+_(?:b\d+_)*[kw]\d+", name)
+        step = re.match(r"p\d+_([a-z]\w*?)_(v\d+)", name)
+        known = rf"def {loops[0]}\(" if loops else rf"{step[2]}(, v\d+)* = {step[1]}\("
+        assert re.search(known, fused), (name, known)
