@@ -111,6 +111,8 @@ def _call(c: Call, bodies: _Bodies) -> str:
     args += bodies.keyword(c.attrs.get("programs", ()))
     outs = ", ".join(f"v{v.id}" for v in c.outs)
     kinds = ", ".join(repr(v.aval) for v in c.outs)
+    if len(c.outs) >= WIDE and c.attrs.get("programs"):  # of types that the body says
+        kinds = f"{len(c.outs)} values"
     return f"{outs} = {c.op.name}({', '.join(args)})  # {kinds}{_at(c.where)}"
 
 
@@ -119,7 +121,7 @@ def _indented(text: str) -> str:
 
 
 def _folded(lines: Iterable[str]) -> str:
-    return fold_text([*lines]).text
+    return fold_text([*lines], slices=True).text
 
 
 def _program(p: Program) -> str:

@@ -11,7 +11,8 @@ as those of a stack of equal layers do:
     v8 = relu(v7)
 
 A name whose number grows is an element of a family, in the whole text: `v[8]` for v8. Python that
-makes a dictionary of each family runs as before, and so does C where a family is an array.
+makes a dictionary of each family runs as before, and so does C where a family is an array. Where it
+may be a list, several in a row are a part of it: `v[2*i + 3:2*i + 9]`.
 
 The shape in a comment at the end may be another in each of a few rounds, as in the updates of the
 parameters of a layer: all stand there, "float32[96, 32] | [96] | [32, 32]"; "[...]" are those of
@@ -34,6 +35,7 @@ SAVED: Final = 600  # letters that a loop saves, at least; a line counts as some
 GRAM: Final = 8  # equal lines in a row that tell of a longer period
 TRIED: Final = 64  # long periods that are tried
 DEPTH: Final = 3  # of loops in loops
+SLICED: Final = 4  # members of a family in a row, at least, that are a slice
 SHAPES: Final = 12  # rounds with other shapes, at most
 # Text in quotes, trailing comments, and numbers that are no integers hold no number that grows.
 _NO_INTEGER: Final = r"(?<![\w.])(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+)"
@@ -106,11 +108,13 @@ class Fixed(str):
     __slots__ = ()
 
 
-def fold_text(lines: Sequence[str], *, braces: bool = False) -> Folded:
-    """The lines with loops for what repeats, in Python or (`braces`) in C. Each of `lines` may be
-    several that stay together; all begin at the same indentation."""
+def fold_text(lines: Sequence[str], *, braces: bool = False, slices: bool = False) -> Folded:
+    """The lines with loops for what repeats, in Python or (`braces`) in C; families are lists if
+    there are `slices`. Each of `lines` may be several that stay together; all begin at the same
+    indentation."""
     found = _fold([Line((x,), ()) if type(x) is Fixed else Line.of(x) for x in lines], 0)
-    printer = _Printer(found, "\n".join(x for x in lines if type(x) is not Fixed), braces)
+    text = "\n".join(x for x in lines if type(x) is not Fixed)
+    printer = _Printer(found, text, braces=braces, slices=slices)
     return Folded("\n".join(x for each in found for x in printer.show(each)), printer.families)
 
 
@@ -237,11 +241,13 @@ def _can_be_spelled(line: Line) -> bool:
 class _Printer:
     """Loops with variables and families of names that the text does not have."""
 
-    def __init__(self, found: Sequence[Line | Loop], text: str, braces: bool) -> None:
+    def __init__(
+        self, found: Sequence[Line | Loop], text: str, *, braces: bool, slices: bool
+    ) -> None:
         words = {*_WORD.findall(text)}
         self.variables = [x for x in "ijlnopqrstuw" if x not in words][:DEPTH]
         self.families = _families(found, words.union(self.variables))
-        self.braces = braces
+        self.braces, self.slices = braces, slices
         self.shapes: tuple[str, ...] = ()  # of the line before
         self.members = [
             (re.compile(rf"(?<![.\w'\"]){before}(\d+){after}(?!\w)"), rf"{name}[\1]")
@@ -278,7 +284,36 @@ class _Printer:
         if line.numbers:
             for pattern, name in self.members:
                 shown = pattern.sub(name, shown)
-        return shown
+        return _LIST.sub(_sliced, shown) if self.slices else shown
+
+
+_LIST: Final = re.compile(r"\w+\[[^\[\],]*\](?:, \w+\[[^\[\],]*\])+(?![\[.(])")
+_CONSTANT: Final = re.compile(r"(?<![\w*])\d+(?![\d*])")
+
+
+def _sliced(found: re.Match[str]) -> str:
+    """A list of members, of which those in a row are a slice."""
+    shown: list[str] = []
+    row: list[str] = []  # as they stand, and where the next one would be
+    following = None
+    for member in [*found[0].split(", "), ""]:
+        name, _, index = member[:-1].partition("[")
+        constant = _CONSTANT.search(index)
+        at = int(constant[0]) if constant else 0
+        rest = _CONSTANT.sub("@", index, count=1) if constant else f"{index} + @"
+        if (name, rest, at) != following:
+            shown += _slice(row, following)
+            row = []
+        row.append(member)
+        following = name, rest, at + 1
+    is_target = found.string[found.end() :].startswith(" = ")
+    return shown[0].lstrip("*") if is_target and len(shown) == 1 else ", ".join(shown)
+
+
+def _slice(row: Sequence[str], following: tuple[str, str, int] | None) -> Sequence[str]:
+    if len(row) < SLICED or following is None:
+        return row
+    return [f"*{row[0][:-1]}:{following[1].replace('@', str(following[2]))}]"]
 
 
 def _families(found: Sequence[Line | Loop], taken: set[str]) -> dict[tuple[str, str], str]:

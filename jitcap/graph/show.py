@@ -52,6 +52,7 @@ HEADER: Final = "import eager\nfrom jitcap.graph.show import check, example, num
 FLOW: Final = (
     "call, check, choice, example, loop, numbers, ops, repeat"  # imported where nodes hold graphs
 )
+WIDE: Final = 8  # results of a call whose types stand in the function alone
 FOOTER: Final = '\n\nif __name__ == "__main__":\n    print({name}(*example({name}{sizes})))\n'
 _BUILTIN = frozenset(
     {
@@ -161,9 +162,11 @@ def statement(
     found = [f"    {_found(n, names[n])}"] if is_definer(n) else []
     if not lines:
         return [*functions, text, *found]
-    file = n.where.file.rpartition("/")[2]
-    where = f"  {file}:{n.where.line}" if file else ""
-    return [*functions, f"{text}  # {', '.join(map(repr, n.avals))}{where}", *found]
+    where = f"  {place.rpartition('/')[2]}" if (place := n.where.place) else ""
+    told = ", ".join(map(repr, n.avals))
+    if len(n.avals) >= WIDE and subgraphs(n):  # of types that the functions say
+        told = f"{len(n.avals)} values"
+    return [*functions, f"{text}  # {told}{where}", *found]
 
 
 def _found(n: Node, name: str) -> str:

@@ -85,7 +85,7 @@ class Spelled:
         for name, text in self.texts.items():
             names.setdefault(text.text, []).append(name)
         called = names_of(self.fused, self.texts)
-        functions = (text.replace("{name}", called[text]) for text in names)
+        functions = (_to_read(text).replace("{name}", called[text]) for text in names)
         equal = (f"// equal: {' '.join(each)}" for each in names.values() if len(each) > 1)
         return "\n\n".join(['#include "jitcap_kernel.h"', *functions, "\n".join(equal)]).rstrip()
 
@@ -295,7 +295,7 @@ class _Emission:
 
     def listing(self, functions: Functions, calls: list[str]) -> str:
         """The source to read: functions apart from each other, equal calls in a loop."""
-        spaced = [(name, replace(text, text=f"\n{text.text}")) for name, text in functions]
+        spaced = [(name, replace(x, text=f"\n{_to_read(x.text)}")) for name, x in functions]
         parts: list[str] = []
         for line in calls:
             if line.startswith((" ", "}")):
@@ -351,6 +351,20 @@ def unit(functions: Functions) -> str:
         for name, text in functions
     ]
     return "\n".join(['#include "jitcap_kernel.h"', "namespace jc {", *texts, "}", ""])
+
+
+def _to_read(function: str) -> str:
+    """A function with loops for what repeats in it."""
+    head, *body, end = function.split("\n")
+    if not all(line.startswith("  ") for line in body):  # several
+        return function
+    parts: list[str] = []
+    for line in body:
+        if parts and line[2:3] in (" ", "}"):
+            parts[-1] += f"\n{line}"
+        else:
+            parts.append(line)
+    return f"{head}\n{fold_text(parts, braces=True).text}\n{end}"
 
 
 class Addresses:

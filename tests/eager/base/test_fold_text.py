@@ -6,10 +6,25 @@ from eager.base.fold_text import Fixed, fold_text
 from tests.helpers.work import calls_made
 
 
+class Members(dict):
+    """A family, of which several in a row are a slice."""
+
+    def __getitem__(self, key):
+        if isinstance(key, slice):
+            return [self[k] for k in range(key.start, key.stop)]
+        return super().__getitem__(key)
+
+    def __setitem__(self, key, value):
+        if isinstance(key, slice):
+            self |= zip(range(key.start, key.stop), value, strict=True)
+        else:
+            super().__setitem__(key, value)
+
+
 def run(text, families, **values):
     """The values by name of a text, whose operations are recorded."""
     scope = {"op": lambda *given: ("op", *given), **values}
-    scope |= {name: {} for name in families.values()}
+    scope |= {name: Members() for name in families.values()}
     exec(text, scope)
     found = {}
     for (before, after), name in families.items():
@@ -50,6 +65,38 @@ def test_the_folded_text_means_the_same(monkeypatch):
         assert run(folded.text, folded.families) == run("\n".join(lines), {})
         shorter += folded.text.count("\n") + 1 < len(lines) / 2
     assert shorter > 40, shorter
+
+
+def wide(rng):
+    """The lines of layers whose calls take and give several values."""
+    lines, v, takes, gives = [], 30, rng.randrange(2, 9), rng.randrange(2, 9)
+    lines += [f"v{k} = op({k})" for k in range(v)]
+    step = rng.choice([1, 1, 2, -1])
+    for _ in range(rng.randrange(3, 8)):
+        given = [f"v{v - 20 + step * k}" for k in range(takes)]
+        rng.random() < 0.2 and rng.shuffle(given)
+        made = ", ".join(f"v{v + k}" for k in range(gives))
+        lines.append(f"{made} = ops({gives}, {', '.join(given)}, w, key={v})  # {gives} values")
+        v += gives
+        lines.append(f"v{v} = op(v{v - 1}, v{v - 2})")
+        v += 1
+    return lines
+
+
+def test_members_in_a_row_are_a_slice(monkeypatch):
+    monkeypatch.setattr("eager.base.fold_text.SAVED", 100)
+    rng, sliced = random.Random(0), 0
+    given = {
+        "w": 7,
+        "ops": lambda count, *given, key: [("ops", k, given, key) for k in range(count)],
+    }
+    for _ in range(200):
+        lines = wide(rng)
+        folded = fold_text(lines, slices=True)
+        found = run(folded.text, folded.families, **given)
+        assert found == run("\n".join(lines), {}, **given), folded.text
+        sliced += ":" in "".join(line for line in folded.text.split("\n") if "ops(" in line)
+    assert sliced > 60, sliced
 
 
 def test_a_text_without_repetition_stays():

@@ -32,8 +32,36 @@ def test_of_a_long_list_the_lines_that_changed_are_told():
     told.tell("program", "\n".join(lines))
     lines[20] = "v20 = other(v3)"
     assert told.tell("transposed", "\n".join(lines)).splitlines() == [
-        "# 20 lines as in program", "v20 = other(v3)", "# 39 lines as in program",
+        "# 20 lines as in program: v0 … v19", "v20 = other(v3)",
+        "# 39 lines as in program: v21 … v59",
     ]  # fmt: skip
+
+
+def test_lines_in_a_row_are_named_where_an_earlier_stage_has_them_further_out():
+    told, lines = (
+        Abridged(),
+        [f"v{k}[i0] = (v{k + 9}[i0] * v{k + 3}[i0] + {'x' * 60})" for k in range(5)],
+    )
+    told.tell("inlined", "\n".join(lines))
+    groups = ["# rows: 64", *(f"    {line}" for line in lines[:3]), "# rows: 1", f"    {lines[4]}"]
+    assert told.tell("groups", "\n".join(groups)).splitlines() == [
+        "# rows: 64", "    # 3 lines as in inlined: v0[i0], v1[i0], v2[i0]", "# rows: 1", f"    {lines[4]}",
+    ]  # fmt: skip
+    nested = ["for i in range(3):", *(f"    {line}" for line in lines[:2]), f"{lines[2]}"]
+    assert told.tell("other", "\n".join(nested)).splitlines() == [
+        "for i in range(3):", "    # 2 lines as in inlined: v0[i0], v1[i0]", lines[2],
+    ]  # fmt: skip
+
+
+def test_a_function_with_a_remark_more_is_told_by_it():
+    told, body = Abridged(), [f"    b[{k}] = a[{k}] * {'x' * 40}" for k in range(4)]
+    told.tell("fused", "\n".join(["def k3(a, b):", *body]))
+    told.tell("split", "\n".join(["def k7(a, b):", *body]))
+    assert told.tell("tiled", "\n".join(["def k3(a, b):", "    # lanes along r", *body])).splitlines() == [
+        "def k3(a, b):", "    # lanes along r", "    # 4 lines as in fused",
+    ]  # fmt: skip
+    other = "\n".join(["def k8(a, b):", *body])  # short: it is no riddle where each line stands
+    assert told.tell("more", other) == other
 
 
 def test_a_place_is_said_once():
