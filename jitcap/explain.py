@@ -125,7 +125,8 @@ class Explanation:
         """Write a page that needs nothing else: the user's source beside graphs, kernels and their
         code, linked by line; what each pass changed, the memory plan, what happened. With a
         `jitcap.Profile` of a run, its rows are shown beside."""
-        Path(path).write_text(_report().page(self, profile), encoding="utf-8")
+        text = _report().page(self, profile)
+        Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
 
     def _repr_html_(self) -> str:
         """The page in a frame, for notebooks."""

@@ -247,7 +247,7 @@ def write_dump(trail: Trail, name: str, text: str) -> None:
     path = Path(config.dump) / trail.folder / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         announce(("dump", config.dump), f"JITCAP_DUMP: cannot write {path}: {error}")
 

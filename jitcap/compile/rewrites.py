@@ -97,6 +97,7 @@ class _Names:
         for each in (graph, *_bodies(graph)):
             self.names |= name_nodes(each)
         self.counts.update(name.rpartition("_")[0] or name for name in self.names.values())
+        self.said: dict[Node, tuple[list[Any], list[str]]] = {}  # by the names that are in it
         self.lines = [*self._lines(graph)]
 
     def follow(self, graph: Graph) -> str:
@@ -127,8 +128,18 @@ class _Names:
             name = inner.get(each) or function_name(each)
             yield f"def {name}({self._listed(each.inputs)}):"
             for node in each.nodes:
-                yield from statement(node, self.names, inner)
+                yield from self._statement(node, inner)
             yield f"    return {self._listed(each.outputs)}"
+
+    def _statement(self, node: Node, inner: dict[Graph, str]) -> list[str]:
+        """The lines of a node; most nodes say in a graph what they said in the one before."""
+        if subgraphs(node):
+            return statement(node, self.names, inner)
+        names = [self.names[node], *(self.names[a] for a in node.parents)]
+        known = self.said.get(node)
+        if known is None or known[0] != names:
+            known = self.said[node] = names, statement(node, self.names, inner)
+        return known[1]
 
     def _listed(self, nodes: Sequence[Node]) -> str:
         more = [f"... {len(nodes) - LISTED} more"] if len(nodes) > LISTED else []

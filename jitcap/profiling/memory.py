@@ -11,6 +11,7 @@ before the profile, and has none, is not known.
 from __future__ import annotations
 
 import gc
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -39,17 +40,39 @@ class Holder(NamedTuple):
     place: str = ""
 
 
+class Life(NamedTuple):
+    """Time in which memory is there, in microseconds from the profile's begin: what has a name, or
+    the temporaries of a part of compiled code."""
+
+    start: float
+    end: float  # infinite: it is there still
+    kind: str
+    nbytes: int
+    holder: Holder | Work
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Memory:
     """Bytes over time. `samples`: (microseconds from the profile's begin, bytes by kind); `peak`:
-    the one with most bytes, `holders` what was alive at it, the largest first; `plan`: the arena of
-    compiled calls (offset -1: sizes decide it); `pool`: bytes that are kept for reuse, at last."""
+    the one with most bytes; `lives`: when what was there; `plan`: the arena of compiled calls
+    (offset -1: sizes decide it); `pool`: bytes that are kept for reuse, at last."""
 
     samples: Sequence[tuple[float, Mapping[str, int]]]
     peak: tuple[float, Mapping[str, int]]
-    holders: Sequence[Holder]
+    lives: Sequence[Life]
     plan: Sequence[Temporary]
     pool: int
+
+    @property
+    def holders(self) -> Sequence[Holder]:
+        """What was alive at the peak, the largest first."""
+        return self.at(self.peak[0])
+
+    def at(self, us: float) -> Sequence[Holder]:
+        """What is alive at a time, in microseconds from the profile's begin, the largest first."""
+        alive = Counter(life.holder for life in self.lives if life.start <= us < life.end)
+        found = [h for holder, count in alive.items() for h in _holders(holder, count)]
+        return sorted(found, key=lambda h: -h.nbytes)
 
     @property
     def peak_bytes(self) -> int:
@@ -62,10 +85,11 @@ class Memory:
         kept = f"; {byte_text(self.pool)} are kept for reuse" if self.pool else ""
         head = f"peak {byte_text(self.peak_bytes)} at {at:,.1f} us: {parts}{kept}"
         lines = [head, f"{'bytes':>14} {'kind':<12} what"]
-        for holder in self.holders[:limit]:
+        holders = self.holders
+        for holder in holders[:limit]:
             where = f"  {short(holder.place)}" if holder.place else ""
             lines.append(f"{holder.nbytes:14,} {holder.kind:<12} {holder.what}{where}")
-        rest = self.holders[len(lines) - 2 :]
+        rest = holders[len(lines) - 2 :]
         if rest:
             lines.append(f"{sum(h.nbytes for h in rest):14,} in {len(rest)} others")
         return "\n".join(lines)
@@ -74,52 +98,46 @@ class Memory:
         return self.table()
 
 
-class Change(NamedTuple):
-    """Memory that is there from a time on (`sign` 1), or no more (-1, which comes first)."""
-
-    time: int
-    sign: int
-    nbytes: int
-    kind: str
-    holder: Holder | Work  # a part of compiled code, for its temporaries
-
-
 def memory_of(line: Timeline, held: Sequence[Held], named: Mapping[int, Holder]) -> Memory:
     """The memory of a profile that has ended. `named`: who has a name, by id of the owner."""
-    changes: list[Change] = []
+    lives: list[Life] = []
     before = dict(named)
+
+    def at(time: int) -> float:
+        return max(time - line.begin, 0) / 1e3
+
     for each in held:
         owner = each.owner
         holder = None if owner is None else before.pop(id(owner), None)
         holder = holder or Holder(each.nbytes, "arrays", each.what, each.place)
-        changes.append(Change(each.start, 1, each.nbytes, holder.kind, holder))
-        if each.end:
-            changes.append(Change(each.end, -1, each.nbytes, holder.kind, holder))
-    changes += [Change(line.begin, 1, h.nbytes, h.kind, h) for h in before.values()]
+        end = at(each.end) if each.end else math.inf
+        lives.append(Life(at(each.start), end, holder.kind, each.nbytes, holder))
+    lives += [Life(0.0, math.inf, h.kind, h.nbytes, h) for h in before.values()]
     plan: dict[Temporary, None] = {}
     for span, part, _ in line.spans:
         if part.temporaries and span.end > span.start:
             plan |= dict.fromkeys(part.temporaries)
             nbytes = sum(t.nbytes for t in part.temporaries)
-            changes.append(Change(span.start, 1, nbytes, "temporaries", part))
-            changes.append(Change(span.end, -1, nbytes, "temporaries", part))
-    return _summed(line, sorted(changes, key=lambda c: c[:2]), [*plan])
+            lives.append(Life(at(span.start), at(span.end), "temporaries", nbytes, part))
+    return Memory(*_summed(lives), lives, [*plan], POOL.held())
 
 
-def _summed(line: Timeline, changes: Sequence[Change], plan: Sequence[Temporary]) -> Memory:
-    sums, samples = dict.fromkeys(KINDS, 0), list[tuple[float, Mapping[str, int]]]()
-    peak: tuple[float, Mapping[str, int]] = (0.0, dict(sums))
-    most = last = 0
-    for number, change in enumerate(changes):
-        sums[change.kind] += change.sign * change.nbytes
-        samples.append((max(change.time - line.begin, 0) / 1e3, dict(sums)))
-        if sum(sums.values()) > most:
-            peak, most, last = samples[-1], sum(sums.values()), number
-    alive: Counter[Holder | Work] = Counter()
-    for change in changes[: last + 1]:
-        alive[change.holder] += change.sign
-    holders = [h for holder, count in alive.items() for h in _holders(holder, count)]
-    return Memory(samples, peak, sorted(holders, key=lambda h: -h.nbytes), plan, POOL.held())
+Sample = tuple[float, Mapping[str, int]]
+
+
+def _summed(lives: Sequence[Life]) -> tuple[Sequence[Sample], Sample]:
+    """The bytes after each change, of those at one time what goes first; and the most there
+    were."""
+    sums, samples = dict.fromkeys(KINDS, 0), list[Sample]()
+    peak: Sample = (0.0, dict(sums))
+    begins = ((life.start, 1, life) for life in lives)
+    ends = ((life.end, -1, life) for life in lives if life.end < math.inf)
+    for us, sign, life in sorted([*begins, *ends], key=lambda change: change[:2]):
+        sums[life.kind] += sign * life.nbytes
+        samples.append((us, dict(sums)))
+        if sum(sums.values()) > sum(peak[1].values()):
+            peak = samples[-1]
+    return samples, peak
 
 
 def _holders(holder: Holder | Work, count: int) -> Iterator[Holder]:

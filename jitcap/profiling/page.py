@@ -1,4 +1,5 @@
-"""A profile -> a page that needs nothing else: timeline, roofline, rows, the source with its time.
+"""A profile -> a page that needs nothing else: timeline, memory, roofline, rows, the source with
+its time.
 
 The timeline is drawn on a canvas (wheel: closer; drag: along; a click on a row marks its runs), of
 the longest spans if there are very many.
@@ -13,7 +14,9 @@ import math
 from collections import defaultdict
 from typing import Final
 
-from jitcap.profiling import table
+from jitcap.base.page_policy import policy
+from jitcap.profiling import memory_chart, table
+from jitcap.profiling.memory import Memory
 from jitcap.profiling.peaks import Peaks
 from jitcap.profiling.rows import Row, Timeline, rows_of
 
@@ -28,19 +31,24 @@ COLOURS: Final[dict[str, str]] = {
 COLUMNS: Final = ("us", "share", "calls", "us/call", "GB/s", "GFLOP/s", "roof", "what")
 
 
-def page(line: Timeline, peaks: Peaks | None) -> str:
+def page(line: Timeline, peaks: Peaks | None, memory: Memory | None) -> str:
+    """The page; `memory`: what was recorded of it."""
     rows = rows_of(line)
+    script = f"const D={_data(line)};{_SCRIPT}"
+    if memory is not None:
+        script += memory_chart.script(memory, (line.end - line.begin) / 1e3)
     parts = (
         f"<p>{line.wall / 1e3:,.1f} us in all{_roof(peaks)}</p>",
         "<h2>Timeline</h2><canvas id=c height=240></canvas><p id=at>&nbsp;</p>",
+        memory_chart.section(memory) if memory is not None else "",
         f"<h2>Roofline</h2>{_roofline(rows, peaks)}" if peaks is not None else "",
         f"<h2>Rows</h2>{_table(line, rows, peaks)}",
         f"<h2>Source</h2>{_source(line)}",
-        f"<script>const D={_data(line)};{_SCRIPT}</script>",
+        f"<script>{script}</script>",
     )
     return (
-        f"<!doctype html><meta charset=utf-8><title>profile</title><style>{_STYLE}</style>"
-        f"<h1>Profile</h1>{''.join(parts)}\n"
+        f"<!doctype html><meta charset=utf-8>{policy(script)}<title>profile</title>"
+        f"<style>{_STYLE}</style><h1>Profile</h1>{''.join(parts)}\n"
     )
 
 
@@ -165,19 +173,19 @@ _STYLE: Final = (
     "body{font:14px/1.4 system-ui;max-width:80em;margin:1em auto;padding:0 1em}"
     ":root{color-scheme:light dark}canvas{width:100%;height:240px;background:#8881}"
     "table{border-collapse:collapse}td,th{text-align:right;padding:1px 8px;white-space:nowrap}"
-    "td:last-child,th:last-child{text-align:left}tr.on{background:#d4a01755}"
+    "canvas#m{height:160px}td:last-child,th:last-child{text-align:left}tr.on{background:#d4a01755}"
     "pre{background:#8881;overflow:auto;padding:.5em}pre span{display:block}"
     "summary{cursor:pointer}"
 )
 _SCRIPT: Final = """
 const c=document.getElementById('c'),g=c.getContext('2d'),at=document.getElementById('at');
-let lo=0,hi=D.w,on='',drag=null;
+let lo=0,hi=D.w,on='',drag=null;const also=[];
 const X=t=>(t-lo)/(hi-lo)*c.width;
 function draw(){c.width=c.clientWidth;g.clearRect(0,0,c.width,240);g.font='11px system-ui';
 for(const [n,s,l,d] of D.s){const x=X(s),w=Math.max(X(s+l)-x,.5);if(x+w<0||x>c.width)continue;
 g.globalAlpha=on&&D.n[n][0]!==on?.25:1;g.fillStyle=D.n[n][1];g.fillRect(x,d*24,w,22);
 if(w>40){g.save();g.beginPath();g.rect(x,d*24,w,22);g.clip();g.fillStyle='#fff';
-g.fillText(D.n[n][0],Math.max(x,0)+3,d*24+15);g.restore()}}}
+g.fillText(D.n[n][0],Math.max(x,0)+3,d*24+15);g.restore()}}also.forEach(f=>f())}
 function found(e){const t=lo+e.offsetX/c.clientWidth*(hi-lo),d=Math.floor(e.offsetY/24);
 return D.s.filter(r=>r[3]===d&&r[1]<=t&&t<=r[1]+r[2]).pop()}
 c.onmousemove=e=>{if(drag){const s=(drag-e.offsetX)/c.clientWidth*(hi-lo);

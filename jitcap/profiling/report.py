@@ -125,8 +125,10 @@ class Profile:
         trace.write(self.timeline, self.modelled, self._memory, Path(path))
 
     def html(self, path: str | Path) -> None:
-        """Write a page of its own: timeline, roofline, the source with its time."""
-        Path(path).write_text(page.page(self.timeline, self.peaks), encoding="utf-8")
+        """Write a page of its own: timeline, roofline, the source with its time; with `memory=True`
+        bytes over time, and what holds them."""
+        text = page.page(self.timeline, self.peaks, self._memory)
+        Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
 
     def __repr__(self) -> str:
         if self._spans is None:

@@ -147,6 +147,7 @@ class Contents:
             "rewrites": [self._rewrite(each) for each in again()],
             "graphs": pictures.made,
             "pictures": shown,
+            "modules": [*pictures.modules],
             "memory": memory_map(results, self._numbers),
         }
 
@@ -154,7 +155,7 @@ class Contents:
         """A part without anything: what came from disk has no log."""
         return {
             "name": self.explanation.name, "stages": [], "rewrites": [], "graphs": [],
-            "pictures": [], "memory": None,
+            "pictures": [], "modules": [], "memory": None,
         }  # fmt: skip
 
     def _rewrite(self, each: Rewrite) -> dict[str, Any]:

@@ -21,21 +21,30 @@ def lines_of(item: Kernel | Library) -> list[str]:
 
 
 def kernel_lines(results: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The lines of each kernel, by its name at any stage, those of bodies too."""
+    """The lines of each kernel, by its name at any stage, those of bodies too; and of steps, by
+    the names of the kernels that stand for them."""
     found: dict[str, dict[str, None]] = {}
-    for kernel in _kernels(results):
-        found.setdefault(kernel.name, {}).update(dict.fromkeys(lines_of(kernel)))
+    for name, item in _named(results, set()):
+        found.setdefault(name, {}).update(dict.fromkeys(lines_of(item)))
     return {name: [*lines] for name, lines in found.items()}
 
 
-def _kernels(results: Mapping[str, Any]) -> Iterator[Kernel]:
+def _named(results: Mapping[str, Any], seen: set[int]) -> Iterator[tuple[str, Kernel | Library]]:
+    """Each item of the stages once: many stages have the same, and many calls the same body.
+    `seen`: the ids of those that were met, which the results hold."""
     for result in results.values():
         fused = getattr(result, "fused", result)
         for item in fused.items if hasattr(fused, "buffers") else ():
-            if isinstance(item, Kernel):
-                yield item
+            if id(item) in seen:
                 continue
+            seen.add(id(item))
+            if isinstance(item, Kernel):
+                yield item.name, item
+                continue
+            yield fused.program.prefix + item.label, item
             if item.epilogue is not None:
-                yield item.epilogue
+                yield item.epilogue.name, item.epilogue
             for body in item.bodies:
-                yield from _kernels(body)
+                if id(body) not in seen:
+                    seen.add(id(body))
+                    yield from _named(body, seen)

@@ -278,14 +278,15 @@ function within(graphs, root) {
   return [...found];
 }
 
-// The nodes whose name, op, type or line holds a text: [graph, node], from the graph `root` on.
-function searchGraphs(graphs, root, text, lineOf) {
+// The nodes whose name, op or type, or what `wordsOf` says of one, holds a text: [graph, node], from
+// the graph `root` on.
+function searchGraphs(graphs, root, text, wordsOf) {
   const wanted = text.toLowerCase();
   const found = [];
   if (!wanted) return found;
   for (const number of within(graphs, root)) {
     graphs[number].nodes.forEach((node, n) => {
-      const words = `${node[0]} ${node[1]} ${node[2]} ${lineOf(node[3])}`;
+      const words = `${node[0]} ${node[1]} ${node[2]} ${wordsOf(node)}`;
       if (words.toLowerCase().includes(wanted)) found.push([number, n]);
     });
   }
@@ -630,7 +631,7 @@ class Canvas {
   }
 }
 
-// The graph of a stage: groups of nodes by function and by repeated layer, which fold.
+// The graph of a stage: groups of nodes by module, by function and by repeated layer, which fold.
 class Picture {
   constructor(page, section) {
     this.page = page;
@@ -726,6 +727,11 @@ class Picture {
     return nodes.slice(box.item[2], box.item[3]);
   }
 
+  // The paths of the modules that made a node; of a call of a shared body those that it stands for.
+  modulesOf(node) {
+    return node[6].map((module) => this.part.modules[module]);
+  }
+
   placesOf(box) {
     return [...new Set(this.nodesOf(box).map((node) => node[3]).filter((p) => p >= 0))];
   }
@@ -745,6 +751,7 @@ class Picture {
       add(`${box.label} = ${op}`);
       add(type);
       if (place >= 0) add(this.page.lineOf(place), place);
+      for (const module of this.modulesOf(box.node)) add(`in ${module}`);
       add("");
       for (const a of args) {
         const from = a >= 0 ? graph.nodes[a] : graph.inputs[-1 - a];
@@ -763,7 +770,8 @@ class Picture {
 
   search(wanted) {
     if (this.root === undefined) return;
-    this.matches = searchGraphs(this.graphs, this.root, wanted, (place) => this.page.lineOf(place));
+    const wordsOf = (node) => `${this.page.lineOf(node[3])} ${this.modulesOf(node).join(" ")}`;
+    this.matches = searchGraphs(this.graphs, this.root, wanted, wordsOf);
     this.found.textContent = wanted ? `${this.matches.length} found` : "";
     this.match = -1;
     this.canvas.redraw();

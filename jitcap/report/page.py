@@ -8,17 +8,20 @@ import json
 from importlib.resources import files
 from typing import Any
 
+from jitcap.base.page_policy import policy
 from jitcap.report.contents import Contents
 
 
 def page(explanation: Any, profile: Any = None) -> str:
     """The page of an explanation; `profile`: of running it, shown beside."""
     data = json.dumps(Contents(explanation, profile).data(), separators=(",", ":"))
+    script = _resource("page.js")
     return _PAGE.format(
+        policy=policy(script),
         title=html.escape(explanation.name),
         style=_resource("page.css"),
         data=data.replace("<", "\\u003c"),  # no tag ends the block
-        script=_resource("page.js"),
+        script=script,
     )
 
 
@@ -38,14 +41,14 @@ def _resource(name: str) -> str:
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+{policy}
 <meta name="viewport" content="width=device-width">
 <title>{title}</title>
 <style>
 {style}</style>
 <body>
 <script type="application/json" id="data">{data}</script>
-<script>
-{script}</script>
+<script>{script}</script>
 </body>
 </html>
 """

@@ -124,7 +124,7 @@ check("boxes do not overlap, edges lead down", () => {
 check("search in graphs", () => {
   const found = page.searchGraphs(graphs, 0, "LOG", () => "");
   assert.deepStrictEqual(found, [[1, 0]]);
-  assert.strictEqual(page.searchGraphs(graphs, 0, "here", (place) => (place === 1 ? "here" : "")).length, 2);
+  assert.strictEqual(page.searchGraphs(graphs, 0, "here", (node) => (node[3] === 1 ? "here" : "")).length, 2);
 });
 
 check("memory over time", () => {

@@ -82,3 +82,18 @@ def again():
     for size, looks in ((4, False), (6, False), (4, True)):
         scaled(torch.ones(size, 8), looks)
     return scaled
+
+
+MARKUP = "<img src=x onerror='injected=1'>"
+
+
+def named_by_markup():
+    """The explanation of a function whose names are markup."""
+    model = nn.Sequential()
+    model.add_module(MARKUP, nn.Linear(4, 4))
+
+    def step(x):
+        return model(x).sum(), "</script><img src=x onerror='injected=1'>"
+
+    step.__qualname__ = MARKUP
+    return jitcap.explain(step)(torch.ones(2, 4))

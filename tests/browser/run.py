@@ -118,8 +118,13 @@ def check_graph(browser, page, path):
     assert browser.run("page.views.Graph.flat.length") > few
     assert "gelu" in "\n".join(browser.run("page.views.Graph.details.lines"))
     assert browser.run("page.marks.pinned.size") == 1
+    browser.run("page.search('model.blocks.1.attn')")  # a module's path
+    browser.run("page.nextFound(1)")
+    assert "in model.blocks.1.attn" in "\n".join(browser.run("page.views.Graph.details.lines"))
     browser.run("page.search('')")
     browser.run("page.views.Graph.start()")
+    labels = browser.run("page.views.Graph.flat.map(b => b.label)")
+    assert any("model" in label for label in labels), labels
     group = "page.views.Graph.flat.find(b => b.foldable)"
     at = browser.run(
         "((b, c, r) => [r.x + c.x + (b.left + b.w / 2) * c.scale, r.y + c.y + (b.top + 12) * c.scale])"
@@ -186,6 +191,36 @@ def check_notebook(browser, page, path):
     assert not browser.errors, browser.errors
 
 
+def check_profile(browser, page, path):
+    """The page of a profile: a click on the memory says what holds it then."""
+    browser.open(path)
+    painted = (
+        "(c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].some(x => x))"
+        "(document.getElementById({name!r}))"
+    )
+    assert browser.run(painted.format(name="c")) and browser.run(painted.format(name="m"))
+    held = "document.getElementById('mh').textContent"
+    peak = browser.run(held)
+    assert "parameter GPT." in peak
+    at = browser.run("(r => [r.x + r.width / 3, r.y + 40])(m.getBoundingClientRect())")
+    browser.click(*at)
+    assert browser.run(held) != peak and "arrays" in browser.run(held)
+    assert not browser.errors, browser.errors
+
+
+def check_markup(browser, page, path):
+    """Names that are markup are shown as they are: in every view."""
+    browser.open(path)
+    for view in ("Code", "Graph", "Rewrites", "Memory", "Timeline"):
+        browser.run(f"page.show('{view}')")
+    browser.run("page.show('Graph'); page.search('img'); page.nextFound(1)")
+    browser.settle()
+    assert program.MARKUP in browser.run("document.querySelector('h1').textContent")
+    assert not browser.run("document.querySelectorAll('img').length")
+    assert not browser.run("!!window.injected")
+    assert not browser.errors, browser.errors
+
+
 class Program:
     """The page's source, to be found by text."""
 
@@ -200,8 +235,9 @@ def pages(folder, layers):
     """Files: of the step, of a function that is split, and a notebook's."""
     step, args = program.trained(layers)
     step(*args)
-    with jitcap.profile() as profile:
+    with jitcap.profile(memory=True) as profile:
         step(*args)
+    profile.html(folder / "profile.html")
     start = time.perf_counter()
     step.explanation().html(folder / "step.html", profile)
     print(f"     a page in {time.perf_counter() - start:.1f} s")
@@ -209,6 +245,7 @@ def pages(folder, layers):
         warnings.simplefilter("ignore")
         split = program.again().explanation()
     split.html(folder / "split.html")
+    program.named_by_markup().html(folder / "markup.html")
     (folder / "notebook.html").write_text(f"<body>{split._repr_html_()}</body>")
     assert fragment(split) == split._repr_html_()
 
@@ -245,7 +282,11 @@ def main():
         try:
             browser.size(1600, 1000)
             each = [(check, "step") for check in CHECKS]
-            for check, name in [*each, (check_timeline, "split"), (check_notebook, "notebook")]:
+            others = (
+                (check_timeline, "split"), (check_notebook, "notebook"),
+                (check_profile, "profile"), (check_markup, "markup"),
+            )  # fmt: skip
+            for check, name in (*each, *others):
                 try:
                     check(browser, Program(), Path(folder) / f"{name}.html")
                     passed += 1

@@ -17,7 +17,7 @@ from eager import nn, profiler
 from eager.base.recorder import Options, Work, now, recorder
 from eager.nn import functional as F
 from jitcap import jit
-from jitcap.profiling import peaks
+from jitcap.profiling import memory_chart, peaks
 from jitcap.profiling.peaks import Peaks
 
 PEAKS = Peaks({1 << 20: 1e11}, 1e11, 1e11)
@@ -99,7 +99,7 @@ def _the_table_and_files(p, tmp_path):
     p.html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "<canvas" in page
-    assert "http" not in page.replace("http://www.w3.org", "")
+    assert "http" not in page.replace("http://www.w3.org", "").replace("http-equiv", "")
     assert "loss.backward()" in page
     assert "<table>" in p._repr_html_()
 
@@ -446,3 +446,39 @@ def test_memory_of_modules_in_a_circle():
     held = {h.what for h in p.memory.holders}
     assert {"parameter Model.0.weight", "parameter Model.0.outer.weight"} <= held
     assert sum(h.nbytes for h in p.memory.holders if h.nbytes == 4 * 32 * 32) == 4 * 32 * 32
+
+
+def test_the_page_shows_memory_over_time_and_what_holds_it(tmp_path):
+    with jitcap.profile(memory=True) as p:
+        first = eager.ones(10_000) + 1
+        second = eager.ones(30_000) * 2
+        del first
+        third = eager.ones(5_000) * 3
+    p.html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    text = re.search(r"const M=(\{.*?\});\n", page)[1]
+    data = json.loads(text)
+    assert data["k"] == ["named", "arrays", "temporaries"]
+    assert max(map(sum, data["s"])) == p.memory.peak_bytes
+    assert data["t"] == sorted(data["t"]) and len(data["t"]) == len(data["s"])
+    held = [h for a, b, held in data["l"] if a <= data["peak"] < b for h in held]
+    assert sum(data["h"][h][0] for h in held) == p.memory.peak_bytes
+    assert {what for _, _, what, _ in data["h"]} >= {"add", "multiply"}
+    assert re.search(r"120,000 arrays +multiply", page)
+    last = {h.nbytes: h for h in p.memory.at(p.timeline.wall / 1e3)}
+    assert {4 * 30_000, 4 * 5_000} <= set(last) and 4 * 10_000 not in last
+    del second, third
+    with jitcap.profile() as plain:
+        eager.ones(3)
+    plain.html(tmp_path / "plain.html")
+    assert "<h2>Memory" not in (tmp_path / "plain.html").read_text()
+
+
+def test_of_many_changes_the_page_has_the_most_bytes():
+    samples = [
+        (float(k), {"named": 0, "arrays": k * 7919 % 9973, "temporaries": 0}) for k in range(50_000)
+    ]
+    shown = [*memory_chart._decimated(samples)]
+    assert len(shown) <= 2 + memory_chart.SAMPLES and shown[-1] == samples[-1]
+    assert max(s["arrays"] for _, s in shown) == 9972
+    assert [*memory_chart._decimated(samples[:10])] == samples[:10]

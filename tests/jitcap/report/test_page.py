@@ -108,19 +108,31 @@ def test_rewrites_are_shown_with_their_rules(page):
     assert re.search(r"^-.*ops\.mul\(gelu\w*, 1\)", simplified, re.MULTILINE)
 
 
-def test_a_picture_folds_by_function_and_by_layer(page):
+def test_a_picture_folds_by_module_and_by_layer(page):
     (part,) = data_of(page)["parts"]
     pictures = dict(part["pictures"])
     assert {"graph", "passes"} <= pictures.keys()
-    labels = [*labels_of(part["graphs"][pictures["graph"]]["groups"])]
-    assert any(re.match(r"\d+ × Layer\.forward", label) for label in labels), labels
-    assert any("step, backward" in label for label in labels), labels
-    inner = part["graphs"][pictures["passes"]]
-    assert any(node[5] for node in inner["nodes"])  # calls, which unfold to the layer's graph
+    graph = part["graphs"][pictures["graph"]]
+    labels = [*labels_of(graph["groups"])]
+    assert "8 × model.*" in labels and "7 × model.*, backward" in labels, labels
+    assert {"model.3", "model.3.norm", "model.3.norm, backward"} <= {*labels}
+    assert "step, backward" in labels and "step: 8 × mul, add, lerp, …" in labels, labels
     for graph in part["graphs"]:
         for i, node in enumerate(graph["nodes"]):
             assert all(-len(graph["inputs"]) <= a < i for a in node[4])
         check_nested(graph["groups"])
+
+
+def test_a_call_of_a_shared_layer_has_the_modules_that_it_stands_for(tmp_path):
+    step, x = training(14)
+    (part,) = data_of(written(explain(step, backend="python")(x), tmp_path))["parts"]
+    graph = part["graphs"][dict(part["pictures"])["passes"]]
+    calls = [node for node in graph["nodes"] if node[5]]  # which unfold to the layer's graph
+    named = [{part["modules"][m] for m in node[6]} for node in calls]
+    for k in range(1, 12):
+        assert any({f"model.{k}.up", f"model.{k}.norm"} <= each for each in named), (k, named)
+    titles = {node[0].partition(": ")[2] for node in calls}
+    assert {"model.2", "model.2, backward"} <= titles, titles
 
 
 def labels_of(group):
