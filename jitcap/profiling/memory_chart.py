@@ -101,7 +101,7 @@ n.toLocaleString('en').padStart(14)+' '+kind.padEnd(12)+' '+what+(times>1?', '+t
 (place?'  '+place.split('/').pop():''));
 const rest=sum(sampleAt(t))-sum(rows.slice(0,30).map(r=>r[0]));
 if(rest>0)lines.push(rest.toLocaleString('en').padStart(14)+' in others');
-mh.textContent=[told(t),...lines].join('\n')}
+mh.textContent=[told(t),...lines].join('\\n')}
 const timeAt=e=>Math.max(0,Math.min(D.w,lo+e.offsetX/m.clientWidth*(hi-lo)));
 m.onmousemove=e=>{mt.textContent=told(timeAt(e))};
 m.onclick=e=>{chosen=timeAt(e);tell(chosen);drawMemory()};

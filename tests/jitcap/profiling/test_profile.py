@@ -5,6 +5,8 @@ import json
 import linecache
 import math
 import re
+import shutil
+import subprocess
 import threading
 
 import numpy as np
@@ -482,3 +484,16 @@ def test_of_many_changes_the_page_has_the_most_bytes():
     assert len(shown) <= 2 + memory_chart.SAMPLES and shown[-1] == samples[-1]
     assert max(s["arrays"] for _, s in shown) == 9972
     assert [*memory_chart._decimated(samples[:10])] == samples[:10]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not there")
+def test_the_scripts_of_the_page_are_programs(tmp_path):
+    with jitcap.profile(memory=True) as p:
+        eager.ones(3) + 1
+    p.html(tmp_path / "page.html")
+    script = re.search(r"<script>(.*)</script>", (tmp_path / "page.html").read_text(), re.DOTALL)[1]
+    (tmp_path / "script.js").write_text(script)
+    told = subprocess.run(
+        ["node", "--check", tmp_path / "script.js"], capture_output=True, text=True
+    )
+    assert told.returncode == 0, told.stderr
