@@ -189,7 +189,9 @@ class Trail:
         if config.debug >= level:
             say(f"── {self.name}: {key}\n{self.told.tell(key, text())}")
         if config.dump:
-            _dump(self, key, text())
+            told = text()
+            self.texts[key] = lambda: told  # the page has it, too
+            _dump(self, key, told)
         return key
 
     @property

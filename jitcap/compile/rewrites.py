@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from typing import Any, Final
@@ -24,6 +24,7 @@ from jitcap.passes.rules import Rule
 from jitcap.passes.simplify import simplify
 
 NEAR: Final = 2  # lines around a change
+LONGEST: Final = 60_000  # letters of a difference
 LISTED: Final = 12  # inputs and outputs of a graph
 SHOWN: Final = 4  # lines that a rule is shown with
 
@@ -88,6 +89,45 @@ def _note(fired: dict[tuple[str, str], list[Where]], rule: Rule, before: Node, a
     fired.setdefault((name, says), []).append(before.where)
 
 
+Row = tuple[int, Callable[[], str]]  # a number, equal for equal lines, and what they are
+
+
+def _said(node: Node, names: dict[Node, str], inner: dict[Graph, str]) -> str:
+    return "\n".join(statement(node, names, inner))
+
+
+def _difference(before: Sequence[Row], after: Sequence[Row]) -> str:
+    """The difference in lines, of which only those near a change are made, up to `LONGEST`
+    letters."""
+    lines, letters, left = list[str](), 0, 0
+    for sign, said in _changes(before, after):
+        if letters > LONGEST:
+            left += 1
+            continue
+        lines += [sign + line for line in said().split("\n")]
+        letters += len(lines[-1])
+    more = [f"# … {left} more lines"] if left else []
+    return "\n".join([*lines, *more])
+
+
+def _changes(
+    before: Sequence[Row], after: Sequence[Row]
+) -> Iterator[tuple[str, Callable[[], str]]]:
+    """The lines of a difference: their signs, and what makes them."""
+    numbers = [[number for number, _ in rows] for rows in (before, after)]
+    matcher = difflib.SequenceMatcher(None, *numbers)
+    for group in matcher.get_grouped_opcodes(NEAR):
+        (_, i, _, j, _), (_, _, k, _, n) = group[0], group[-1]
+        head = f"@@ -{i + 1},{k - i} +{j + 1},{n - j} @@"
+        yield "", lambda head=head: head  # type: ignore[misc]
+        for tag, start, end, other, stop in group:
+            if tag == "equal":
+                yield from ((" ", said) for _, said in after[other:stop])
+            else:
+                yield from (("-", said) for _, said in before[start:end])
+                yield from (("+", said) for _, said in after[other:stop])
+
+
 class _Names:
     """The names of nodes, over the graphs that passes make of one."""
 
@@ -97,8 +137,10 @@ class _Names:
         for each in (graph, *_bodies(graph)):
             self.names |= name_nodes(each)
         self.counts.update(name.rpartition("_")[0] or name for name in self.names.values())
-        self.said: dict[Node, tuple[list[Any], list[str]]] = {}  # by the names that are in it
-        self.lines = [*self._lines(graph)]
+        self.numbers: dict[Any, int] = {}  # of what lines say, by that
+        self.made: dict[Graph, Sequence[Row]] = {}
+        self.texts: dict[int, tuple[Any, str]] = {}  # of attributes and avals, by their ids
+        self.rows = [*self._rows(graph)]
 
     def follow(self, graph: Graph) -> str:
         """The difference from the graph before, in lines."""
@@ -111,34 +153,50 @@ class _Names:
         for node in nodes:
             left = gone[_kind(node)]
             self.names[node] = before.get(node) or (left.popleft() if left else self._new(node))
-        lines, self.lines = self.lines, [*self._lines(graph)]
-        changes = difflib.unified_diff(lines, self.lines, lineterm="", n=NEAR)
-        return "\n".join(line for line in changes if not line.startswith(("--- ", "+++ ")))
+        rows, self.rows = self.rows, [*self._rows(graph)]
+        return _difference(rows, self.rows)
 
     def _new(self, node: Node) -> str:
         base = str(node.attrs.get("name", node.op.name))
         self.counts[base] += 1
         return f"{base}_{self.counts[base]}"
 
-    def _lines(self, graph: Graph) -> Iterator[str]:
+    def _rows(self, graph: Graph) -> Iterator[Row]:
         """A function for each graph, those that nodes hold first."""
         bodies = _bodies(graph)
         inner = {each: f"{function_name(each)}_{i}" for i, each in enumerate(bodies)}
         for each in (*bodies, graph):
             name = inner.get(each) or function_name(each)
-            yield f"def {name}({self._listed(each.inputs)}):"
-            for node in each.nodes:
-                yield from self._statement(node, inner)
-            yield f"    return {self._listed(each.outputs)}"
+            yield self._row(f"def {name}({self._listed(each.inputs)}):")
+            rows = self.made.get(each)  # names of nodes stay
+            if rows is None:
+                rows = [*self._statements(each, inner)]
+                if not any(map(subgraphs, each.nodes)):
+                    self.made[each] = rows
+            yield from rows
+            yield self._row(f"    return {self._listed(each.outputs)}")
 
-    def _statement(self, node: Node, inner: dict[Graph, str]) -> list[str]:
-        """The lines of a node; most nodes say in a graph what they said in the one before."""
-        if subgraphs(node):
-            return statement(node, self.names, inner)
-        names = [self.names[node], *(self.names[a] for a in node.parents)]
-        known = self.said.get(node)
-        if known is None or known[0] != names:
-            known = self.said[node] = names, statement(node, self.names, inner)
+    def _statements(self, graph: Graph, inner: dict[Graph, str]) -> Iterator[Row]:
+        names = self.names
+        for node in graph.nodes:
+            if subgraphs(node):
+                yield self._row(_said(node, names, inner))
+                continue
+            said = (
+                names[node], node.op.name, node.where[:2],
+                tuple([names[x] if type(x) is Node else (type(x), repr(x)) for x in node.args]),
+                self._text(node.attrs), self._text(node.avals),
+            )  # fmt: skip
+            number = self.numbers.setdefault(said, len(self.numbers))
+            yield number, partial(_said, node, names, inner)
+
+    def _row(self, text: str) -> Row:
+        return self.numbers.setdefault(text, len(self.numbers)), lambda: text
+
+    def _text(self, value: Any) -> str:
+        known = self.texts.get(id(value))
+        if known is None:
+            known = self.texts[id(value)] = value, repr(value)
         return known[1]
 
     def _listed(self, nodes: Sequence[Node]) -> str:

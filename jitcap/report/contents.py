@@ -25,7 +25,6 @@ from jitcap.report.memory import memory_map
 from jitcap.report.picture import Pictures
 
 BUDGET: Final = 1_500_000  # characters of all stages
-REWRITE: Final = 60_000  # of the text of a rewrite
 LONG: Final = 4000  # lines of a source file, of which else only the part in question is shown
 AROUND: Final = 60  # lines before and after that part
 
@@ -83,12 +82,11 @@ class Contents:
     # ---------------------------------------------------------------------------- texts
 
     def _text(
-        self, text: str, kernels: Mapping[str, Sequence[int]] | None = None, most: int = 0
+        self, text: str, kernels: Mapping[str, Sequence[int]] | None = None
     ) -> dict[str, Any]:
         """A text with its links; of a long one its begin."""
-        most = most or self.most
-        if len(text) > most:
-            begin = text[: max(text.rfind("\n", 0, most), 0)]
+        if len(text) > self.most:
+            begin = text[: max(text.rfind("\n", 0, self.most), 0)]
             left = text.count("\n") - begin.count("\n")
             text = f"{begin}\n# … {left} more lines: print(explanation.stages[...]) has all"
         language = "cpp" if "#include" in text else "python"
@@ -159,7 +157,7 @@ class Contents:
         }  # fmt: skip
 
     def _rewrite(self, each: Rewrite) -> dict[str, Any]:
-        return {"name": each.title, **self._text(str(each), most=REWRITE)}
+        return {"name": each.title, **self._text(str(each))}
 
     # ---------------------------------------------------------------------------- places
 

@@ -8,13 +8,15 @@ import json
 from importlib.resources import files
 from typing import Any
 
+from jitcap.base.garbage import collection_paused
 from jitcap.base.page_policy import policy
 from jitcap.report.contents import Contents
 
 
 def page(explanation: Any, profile: Any = None) -> str:
     """The page of an explanation; `profile`: of running it, shown beside."""
-    data = json.dumps(Contents(explanation, profile).data(), separators=(",", ":"))
+    with collection_paused():  # of many small objects, all of which are there to the end
+        data = json.dumps(Contents(explanation, profile).data(), separators=(",", ":"))
     script = _resource("page.js")
     return _PAGE.format(
         policy=policy(script),

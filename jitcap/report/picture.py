@@ -54,13 +54,16 @@ class Pictures:
         number = {n: i for i, n in enumerate(shown)} | {
             n: -1 - i for i, n in enumerate(graph.inputs)
         }
-        nodes, titles = [], _titles(shown)
+        nodes, titles, said = [], _titles(shown), dict[Any, str]()
         for n in shown:
             bodies = [inner[g] for g in subgraphs(n)]
             modules = self._modules_of(n)
             label = f"{names[n]}: {titles[n]}" if bodies else names[n]
             read = dict.fromkeys(number[_whole(a)] for a in n.parents)
-            types = ", ".join(map(repr, n.avals[:4])) + ", …" * (len(n.avals) > 4)
+            types = said.get(n.avals)
+            if types is None:
+                types = ", ".join(map(repr, n.avals[:4])) + ", …" * (len(n.avals) > 4)
+                said[n.avals] = types
             numbers = [self.modules.setdefault(m, len(self.modules)) for m in modules]
             place = self.number_of(n.where)
             nodes.append([label, n.op.name, types, place, [*read], bodies, numbers])
