@@ -284,11 +284,11 @@ class _Printer:
         if line.numbers:
             for pattern, name in self.members:
                 shown = pattern.sub(name, shown)
-        return _LIST.sub(_sliced, shown) if self.slices else shown
+        return re.sub(_LIST, _sliced, shown) if self.slices else shown
 
 
-_LIST: Final = re.compile(r"\w+\[[^\[\],]*\](?:, \w+\[[^\[\],]*\])+(?![\[.(])")
-_CONSTANT: Final = re.compile(r"(?<![\w*])\d+(?![\d*])")
+_LIST: Final = r"\w+\[[^\[\],]*\](?:, \w+\[[^\[\],]*\])+(?![\[.(])"
+_CONSTANT: Final = r"(?<![\w*])\d+(?![\d*])"
 
 
 def _sliced(found: re.Match[str]) -> str:
@@ -298,9 +298,9 @@ def _sliced(found: re.Match[str]) -> str:
     following = None
     for member in [*found[0].split(", "), ""]:
         name, _, index = member[:-1].partition("[")
-        constant = _CONSTANT.search(index)
+        constant = re.search(_CONSTANT, index)
         at = int(constant[0]) if constant else 0
-        rest = _CONSTANT.sub("@", index, count=1) if constant else f"{index} + @"
+        rest = re.sub(_CONSTANT, "@", index, count=1) if constant else f"{index} + @"
         if (name, rest, at) != following:
             shown += _slice(row, following)
             row = []

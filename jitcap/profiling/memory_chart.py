@@ -79,7 +79,8 @@ _SCRIPT: Final = """
 const m=document.getElementById('m'),mg=m.getContext('2d'),mt=document.getElementById('mt'),
 mh=document.getElementById('mh'),sum=a=>a.reduce((x,y)=>x+y,0),
 most=Math.max(1,...M.s.map(sum)),
-bytes=n=>n>=1048576?(n/1048576).toFixed(2)+' MiB':(n/1024).toFixed(2)+' KiB';
+bytes=n=>{const u=['B','KiB','MiB','GiB'];let k=0;while(n>=1024&&k<3){n/=1024;k++}
+return (k?n.toFixed(2):n)+' '+u[k]};
 let chosen=M.peak;
 // The last sample that is not after a time; before the first there is nothing.
 function sampleAt(t){let a=0,b=M.t.length;while(a<b){const k=(a+b)>>1;if(M.t[k]<=t)a=k+1;else b=k}
