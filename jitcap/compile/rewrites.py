@@ -114,8 +114,8 @@ def _changes(
     before: Sequence[Row], after: Sequence[Row]
 ) -> Iterator[tuple[str, Callable[[], str]]]:
     """The lines of a difference: their signs, and what makes them."""
-    numbers = [[number for number, _ in rows] for rows in (before, after)]
-    matcher = difflib.SequenceMatcher(None, *numbers)
+    old, new = ([number for number, _ in rows] for rows in (before, after))
+    matcher = difflib.SequenceMatcher(a=old, b=new)
     for group in matcher.get_grouped_opcodes(NEAR):
         (_, i, _, j, _), (_, _, k, _, n) = group[0], group[-1]
         head = f"@@ -{i + 1},{k - i} +{j + 1},{n - j} @@"
