@@ -65,11 +65,12 @@ class Memory:
 
     @property
     def holders(self) -> Sequence[Holder]:
-        """What was alive at the peak, the largest first."""
+        """Holders of what was alive at the peak, the largest first."""
         return self.at(self.peak[0])
 
     def at(self, us: float) -> Sequence[Holder]:
-        """What is alive at a time, in microseconds from the profile's begin, the largest first."""
+        """Holders of what is alive at a time, in microseconds from the profile's begin, the largest
+        first."""
         alive = Counter(life.holder for life in self.lives if life.start <= us < life.end)
         found = [h for holder, count in alive.items() for h in _holders(holder, count)]
         return sorted(found, key=lambda h: -h.nbytes)

@@ -59,7 +59,7 @@ Sample = tuple[float, Any]
 
 
 def _decimated(samples: Sequence[Sample]) -> Iterator[Sample]:
-    """Of many the first, the last, and those in between with most bytes."""
+    """Samples: of many the first, the last, and those in between with most bytes."""
     step = -(-len(samples) // SAMPLES)
     if step <= 1:
         yield from samples

@@ -87,7 +87,7 @@ class Pictures:
 
 
 def _titles(nodes: Sequence[Node]) -> dict[Node, str]:
-    """What nodes with graphs run: of calls of one body the modules that tell them apart, else the
+    """Titles of nodes with graphs: of calls of one body the modules that tell them apart, else the
     function that most of it comes from."""
     calls: dict[Graph, list[Node]] = {}
     titles = {}
