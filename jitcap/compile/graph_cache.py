@@ -270,7 +270,7 @@ def recall(key: str, program: Callable[[], Program] | None, target: Target) -> A
         return None
     texts: Mapping[str, str] = {}
     if program is not None:
-        texts = Stages(stages, lambda: codegen.compile(program(), target).stages)
+        texts = Stages(stages, lambda: codegen.run_stages(program(), target.backend)[1])
         runner.clocked = functools.partial(codegen.clocked, program, target)
     told = runner.signature
     return Artifact(runner, kernels, texts, plan, told.callbacks, exchanges=told.exchanges)

@@ -253,7 +253,8 @@ function boxOf(graphs, number, item, open, outer) {
   const label = node ? node[0] : item[0];
   const about = node ? node[2] : "";
   const box = { key, number, item, node, label, about, foldable, kind: node ? node[1] : item[1] };
-  box.w = Math.max(60, Math.min(260, 7 * Math.max(label.length, 0.85 * about.length) + 16));
+  const long = label.length + (foldable ? 3 : 0); // with its sign
+  box.w = Math.max(60, Math.min(300, 7 * Math.max(long, 0.85 * about.length) + 16));
   box.h = about ? 34 : 24;
   if (!foldable || !open.has(key)) return box;
   const inner = node
@@ -266,7 +267,7 @@ function boxOf(graphs, number, item, open, outer) {
     x += each.w + GAP;
   }
   box.inner = inner;
-  box.w = Math.max(x, 7 * label.length + 16);
+  box.w = Math.max(x, 7 * long + 16);
   box.h = HEAD + Math.max(...inner.map((each) => each.h)) + GAP;
   return box;
 }
