@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -194,7 +195,8 @@ def compile_captured(
             call = link(code, captured.names.namespace, run, MISS, region)
         else:
             assert oracle is not None
-            compiler = _backward_compiler(options, Trail("verify"))
+            trials = replace(options, watch=None)  # they are no calls of the program
+            compiler = _backward_compiler(trials, Trail("verify"))
             differs = options.watch.differs if options.watch is not None else reproduced
             verified = lazy_imports.submodule("jitcap", "verify").Verified
             call = verified(captured, run, region, oracle, compiler, suspect, differs)

@@ -17,7 +17,9 @@ from types import ModuleType, TracebackType
 def run_script(path: str, arguments: Sequence[str]) -> None:
     """Run the program at `path` with `sys.argv`, `sys.path` and `__main__` as its own. Raises what
     it raises, SystemExit too; OSError where it cannot be read, SyntaxError."""
-    place = Path(path)
+    place = Path(
+        path
+    ).absolute()  # as under Python: places in errors, and in compiled code, name it
     if place.is_dir():
         place /= "__main__.py"
     main = _main(str(place))

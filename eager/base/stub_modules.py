@@ -61,7 +61,8 @@ def absent(name: str, why: str, questions: str = "is_available") -> ModuleType:
 
 library = absent(
     "library",
-    "operations of one's own are made by jitcap.custom_op, with their derivative and shape",
+    "operations of one's own are made by jitcap.custom_op, with their shape and their derivative, "
+    "which autograd.gradcheck tests",
     "",
 )
 mps = absent("mps", "GPUs of Apple are no devices here")

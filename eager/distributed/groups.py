@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager.base.compat_warnings import warn_once
 from eager.base.dataclass import dataclass
 from eager.distributed import mpi, nccl
 from eager.distributed.engine import (
@@ -210,7 +211,10 @@ def _chosen(name: str, backend: Any) -> str:
     wanted = str(backend or Backend.MPI).lower()
     if wanted in ("mpi", "cpu:mpi"):
         return Backend.MPI
-    if wanted in ("nccl", "cuda:nccl", "cpu:mpi,cuda:nccl"):
+    if wanted in ("gloo", "cpu:gloo"):
+        warn_once(name, f"{name}: {backend!r} is PyTorch's engine: here MPI moves tensors of CPUs")
+        return Backend.MPI
+    if wanted in ("nccl", "cuda:nccl", "cpu:mpi,cuda:nccl", "cpu:gloo,cuda:nccl"):
         return Backend.NCCL
     raise ValueError(
         f"{name}: backend {backend!r} is not there; 'mpi' is, which serves tensors of CPUs, and "

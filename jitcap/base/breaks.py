@@ -212,8 +212,10 @@ class Record:
     @property
     def hint(self) -> str:
         if self.because is not None:
-            instead = "move it behind optimizer.step()" if self.kind == "history" else "mend that"
-            return f"because of line {self.because.line}: {instead}"
+            line = self.because.line
+            if self.kind == "history":
+                return f"because of line {line}: move line {line} behind backward() and step()"
+            return f"because of line {line}: mend that"
         named = f"{self.callee} {self.what}"
         found = (hint for words, hint in INSTEAD.items() if re.search(words, named))
         usual = KINDS[self.kind].hint

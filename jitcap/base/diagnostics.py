@@ -315,4 +315,4 @@ def note_fault(name: str, fault: Exception) -> None:
             raise fault
         announce(("fault", name, "sizes"), f"{name} is compiled for each size by itself: {fault}")
     elif config.debug >= 2:
-        say(f"{name} is compiled for these sizes only: {fault!r}")
+        say(f"{name} is compiled for these sizes only: {fault}")

@@ -36,6 +36,11 @@ def passed_over(made: T) -> T:
     return made
 
 
+def own_file(name: str) -> str:
+    """The path in a code's file name, without the mark of what is passed over."""
+    return name.removesuffix(f" {_PASSED}")
+
+
 class _Ours(threading.local):
     calls = 0  # in each other
     frames = 0  # of the thread, between those of the program

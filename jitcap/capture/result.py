@@ -303,10 +303,12 @@ def mismatches(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def misfit(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
-    """Number of guards of a version that fail: infinite if it is for another kind of call."""
+    """Number of guards of a version that fail (a tensor's own twice: it hides those of its sizes);
+    infinite if it is for another kind of call."""
     if _why_no_call(version, args, kwargs) is not None:
         return math.inf
-    return sum(1 for _ in failing(version.guards.items, args, kwargs))
+    failed = failing(version.guards.items, args, kwargs)
+    return sum(2 if isinstance(guard, TensorLike) else 1 for guard, _, _ in failed)
 
 
 def require_fit(

@@ -216,4 +216,4 @@ def _source(text: str) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"bisect: {text}", file=sys.stderr, flush=True)
+    print(f"bisect: {text.replace(f'{Path.cwd()}/', '')}", file=sys.stderr, flush=True)

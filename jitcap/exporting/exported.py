@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,9 @@ def _check(scope: Scope, values: Mapping[str, int]) -> None:
     for name, n in values.items():
         symbol = scope.symbols[name]
         if not symbol.lo <= n <= symbol.hi:
-            raise TypeError(f"exported for {symbol.lo} <= {name} <= {symbol.hi}, called with {n}")
+            most = "" if symbol.hi == math.inf else f" <= {symbol.hi}"
+            own = "" if n > 1 else ": a size of 0 or 1 is exported by an example that has it"
+            raise TypeError(f"exported for {symbol.lo} <= {name}{most}, called with {n}{own}")
     for (relation, terms), truth in scope.answers.items():
         size = SymInt(terms)
         if holds(relation, size, values) is not truth:

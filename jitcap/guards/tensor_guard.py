@@ -322,7 +322,7 @@ class TensorLike(Guard):
         steps = ("any" if s is None else python(s) for s in self._steps("strides", "shape"))
         strides = f"({', '.join(steps)})" if self.spans and self.has_symbols else self.strides
         told = _describe(self.cls, self.shape, self.dtype, strides, self.requires_grad, self.device)
-        return f"{told} ({_shown(self.kind)})" if self.kind and self._asks else told
+        return f"{told}{_shown(self.kind)}" if self.kind and self._asks else told
 
     def got(self, value: Any) -> str:
         if not isinstance(value, Tensor):
@@ -331,14 +331,14 @@ class TensorLike(Guard):
         strides = None if is_contiguous(array) else array.strides
         given = type(value), array.shape, array.dtype, strides, value.requires_grad
         told = _describe(*given, str(value.device))
-        told += f" ({_shown(value._storage)})" if self._asks else ""
+        told += _shown(value._storage) if self._asks else ""
         return f"{told}{'' if value._hooks is None else ' (hooks)'}"
 
 
 def _shown(kind: Asked | Storage) -> str:
     if not kind.inference:
-        return "normal"
-    return "inference" if kind.sealed else "inference, detached"
+        return ""
+    return " (inference)" if kind.sealed else " (inference, detached)"
 
 
 @functools.lru_cache(maxsize=256)  # a model has few kinds of tensors

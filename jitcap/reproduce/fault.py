@@ -26,6 +26,7 @@ import numpy as np
 
 from eager.base.config import config
 from eager.base.dataclass import dataclass
+from jitcap.base.stack import own_file
 from jitcap.compile.compile_graph import compile_graph
 from jitcap.graph.graph import CHECK, INPUT, Graph
 from jitcap.graph.show import parse_sized
@@ -250,7 +251,7 @@ def raised(error: Exception) -> Outcome:
 
 def _within(path: str) -> str:
     """The last folders of a path: those of our tree."""
-    parts = Path(path).parts
+    parts = Path(own_file(path)).parts
     ours = [i for i, part in enumerate(parts) if part in ("jitcap", "codegen", "eager")]
     return "/".join(parts[ours[-1] if ours else -1 :])
 

@@ -105,11 +105,12 @@ def test_what_follows_from_another_says_so(recwarn):
         jit(training, backend="eager", fullgraph=True)(*args)
     first, *_, behind, last, backward = marked(training)
     because = re.findall(r"because of line (\d+): (.*)", str(raised.value))
-    assert because == [(str(last), "mend that"), (str(last), "move it behind optimizer.step()")]
+    behind_all = f"move line {last} behind backward() and step()"
+    assert because == [(str(last), "mend that"), (str(last), behind_all)]
     step = jit(training, backend="eager")
     step(*args)
     told = next(text for text in step.stats.refusals if text.startswith("history"))
-    assert re.search(r"because of line \d+: move it behind optimizer.step\(\)", told)
+    assert re.search(r"because of line (\d+): move line \1 behind backward\(\) and step\(\)", told)
 
 
 HINTS = {

@@ -109,6 +109,28 @@ def test_warm_says_what_it_added(tmp_path):
     assert "cache: 0 entries" not in ran.stdout
 
 
+def test_what_was_warmed_serves_python_without_a_compiler(tmp_path):
+    """A program's place is in errors of its code: it is the same however the program is started."""
+    (tmp_path / "program.py").write_text(
+        "import eager\nfrom jitcap import jit\n\nstep = jit(lambda x, i: x[i] * 2)\n"
+        "step(eager.ones(3, 4), eager.tensor([1, 2]))\nprint(__file__, step.stats.fallbacks)\n"
+    )
+    env = {**os.environ, "CHECK": "0", "JITCAP_CACHE_DIR": str(tmp_path / "cache")}
+    said = []
+    for command in ("-m jitcap cache warm program.py", "program.py"):
+        ran = subprocess.run(
+            [sys.executable, *command.split()],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=env,
+        )
+        assert not ran.stderr
+        said.append(ran.stdout.splitlines()[0])
+        env["PATH"] = "/nowhere"
+    assert said == [f"{tmp_path}/program.py 0"] * 2
+
+
 def test_the_cache(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("JITCAP_CACHE_DIR", str(tmp_path / "cache"))
     store = Cache(tmp_path / "cache")

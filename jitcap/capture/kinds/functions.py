@@ -442,7 +442,7 @@ class DispatchedKind(UfuncKind):
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         if not all(map(_are_numbers, (*args, *kwargs.values()))):  # np.save("file", ...)
-            raise Break("numpy", f"np.{fn.__name__} of other things than numbers")
+            raise Break("numpy", f"np.{fn.__name__} of a tensor, or of other objects than numbers")
         return super().call(s, fn, args, kwargs)
 
 

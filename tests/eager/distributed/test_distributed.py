@@ -68,8 +68,13 @@ def test_before_the_job_begins():
     assert not dist.is_initialized()
     with pytest.raises(ValueError, match="call init_process_group\\(\\) first"):
         dist.all_reduce(eager.ones(2))
-    with pytest.raises(ValueError, match="'gloo' is not there"):
-        dist.init_process_group("gloo")
+    with pytest.raises(ValueError, match="'ucc' is not there"):
+        dist.init_process_group("ucc")
+    with (
+        pytest.warns(UserWarning, match="'gloo' is PyTorch's engine: here MPI moves"),
+        pytest.raises(ValueError, match="leave init_method and store out"),
+    ):
+        dist.init_process_group("gloo", init_method="tcp://localhost:1")
     with pytest.raises(ValueError, match="leave init_method and store out"):
         dist.init_process_group("mpi", init_method="tcp://localhost:1")
 

@@ -203,6 +203,7 @@ def prefetch(products: Collection[str]) -> None:
 
     def work() -> None:
         with contextlib.suppress(Exception):  # loading the graph tries again, and reports
+            build.compiler()  # without one the graph may be on disk, or is not compiled either
             provide_team()
             for ctype in products:
                 provide_product(ctype)

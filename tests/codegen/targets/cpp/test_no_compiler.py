@@ -1,5 +1,9 @@
 """Without a C++ compiler programs run op by op, say so once, and give the same results."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -33,6 +37,15 @@ def test_it_runs_and_says_so(monkeypatch, recwarn):
     recwarn.clear()
     compiled(eager.from_numpy(x), eager.from_numpy(y))
     assert not recwarn.list
+
+
+def test_nothing_is_said_of_support_that_nobody_uses(tmp_path):
+    """The first notice is the one that counts: the function's own."""
+    program = "import eager, jitcap; jitcap.jit(lambda x: x @ x)(eager.ones(300, 300))"
+    env = {**os.environ, "PATH": "/nowhere", "CXX": "", "JITCAP_CACHE_DIR": str(tmp_path)}
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env)
+    assert "runs op by op: no C++ compiler" in ran.stderr
+    assert "support code" not in ran.stderr
 
 
 def broken(*args, **kwargs):
