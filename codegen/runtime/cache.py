@@ -223,7 +223,7 @@ def default() -> Cache:
         asked = str(Path(base) / "jitcap")
     with _default_lock:
         if asked not in _default:
-            _default[asked] = Cache(Path(asked))
+            _default[asked] = Cache(Path(asked).absolute())  # compilers run in folders of their own
         return _default[asked]
 
 

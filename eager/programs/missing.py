@@ -69,7 +69,8 @@ def report_at_exit() -> None:
             for name, line in in_text(path):
                 note(name, f"{path}:{line}")
         if _asked:
-            lines = "".join(f"  {place}: {name}\n" for name, place in _asked)
+            here = f"{Path.cwd()}{os.sep}"
+            lines = "".join(f"  {place.removeprefix(here)}: {name}\n" for name, place in _asked)
             sys.stderr.write(f"not in this library, of what the program names:\n{lines}")
 
     atexit.register(report)

@@ -40,6 +40,11 @@ def links(pages):
     return {f"* [{page}]": LINKS for page in pages.split()}
 
 
+def each(start, names):
+    """Tests whose names begin with the same words."""
+    return " ".join(start + name for name in names.split())
+
+
 CLAIMS = {
     "README.md": {
         "An eager tensor library": SELF + "test_the_readme_example_runs",
@@ -53,7 +58,7 @@ CLAIMS = {
         "`python -m benchmarks`": SELF + "test_named_modules_exist "
         "tests/test_benchmarks.py::test_a_missing_package_is_named",
         **links(
-            "docs/index.md docs/debugging.md docs/performance.md "
+            "docs/first_hour.md docs/pytorch.md docs/index.md docs/debugging.md docs/performance.md "
             "docs/distributed.md docs/commands.md CONTRIBUTING.md"
         ),
         "* `examples/digits.py`": FILES,
@@ -63,7 +68,7 @@ CLAIMS = {
     },
     "docs/index.md": {
         **links(
-            "tour.md debugging.md commands.md shapes.md control_flow.md distributed.md "
+            "first_hour.md pytorch.md tour.md debugging.md commands.md shapes.md control_flow.md distributed.md "
             "plan.md gpu.md performance.md limits.md glossary.md ../CONTRIBUTING.md"
         ),
         "What the compiled function promises": "tests/never_wrong/test_never_wrong.py::test_case "
@@ -214,41 +219,25 @@ CLAIMS = {
         "* `to`, `cuda`": DEVICE + "test_surface.py::test_there_and_back "
         "tests/eager/device/test_surface.py::test_gradients_cross "
         "tests/eager/device/test_array.py::test_views_are_where_numpys_are",
-        '* `"cuda"` without': SEVERAL
-        + "which_is_meant "
-        + SEVERAL
-        + "they_do_not_mix "
-        + SEVERAL
-        + "each_has_memory_counters_and_waits_of_its_own "
-        + SEVERAL
-        + "a_fault_of_one_is_not_the_others "
-        + SEVERAL
-        + "each_has_a_generator "
-        + SEVERAL
-        + "a_model_on_two_devices_trains_as_on_the_cpu",
+        '* `"cuda"` without': each(
+            SEVERAL,
+            "which_is_meant they_do_not_mix each_has_memory_counters_and_waits_of_its_own a_fault_of_one_is_not_the_others each_has_a_generator a_model_on_two_devices_trains_as_on_the_cpu",
+        ),
         "* `to` and `copy_` between": SEVERAL
         + "copies_go_from_one_to_the_other "
         + "tests/eager/cuda/test_peers.py::test_copies_between_gpus_are_the_drivers",
-        "* Events order": SEVERAL
-        + "a_copy_waits_on_both_sides_and_a_missing_wait_is_a_race "
-        + SEVERAL
-        + "events_are_of_the_stream_that_records_them",
-        "* Under `@jit` a step over": PARTS
-        + "training_over_two_devices_is_one_graph "
-        + PARTS
-        + "training_over_the_cpu_and_a_device "
-        + PARTS
-        + "values_go_to_the_cpu_and_on_from_there "
-        + PARTS
-        + "parts_that_need_nothing_of_each_other_overlap_and_the_host_waits_for_none",
-        "* An input is written when": PARTS
-        + "what_is_written_is_read_before "
-        + PARTS
-        + "a_buffer_of_the_cpu_is_read_before_it_is_written "
-        + PARTS
-        + "a_check_that_fails_changes_nothing_anywhere "
-        + PARTS
-        + "a_classifier_with_embeddings",
+        "* Events order": each(
+            SEVERAL,
+            "a_copy_waits_on_both_sides_and_a_missing_wait_is_a_race events_are_of_the_stream_that_records_them",
+        ),
+        "* Under `@jit` a step over": each(
+            PARTS,
+            "training_over_two_devices_is_one_graph training_over_the_cpu_and_a_device values_go_to_the_cpu_and_on_from_there parts_that_need_nothing_of_each_other_overlap_and_the_host_waits_for_none",
+        ),
+        "* An input is written when": each(
+            PARTS,
+            "what_is_written_is_read_before a_buffer_of_the_cpu_is_read_before_it_is_written a_check_that_fails_changes_nothing_anywhere a_classifier_with_embeddings",
+        ),
         "* Where a value moves": PARTS + "what_moves_in_a_loop_runs_op_by_op",
         "* What a kernel of one": SEVERAL + "what_went_wrong_before_a_copy_is_told_behind_it",
         "* `eager.cuda`": DEVICE + "test_surface.py::test_memory_is_told "
@@ -350,6 +339,7 @@ CLAIMS = {
     "docs/performance.md": {
         "`jitcap.profile()` says": PROFILE + "a_slow_line_is_the_first_row",
         "Line 24 calls": PROFILE + "backward_callbacks_loops_and_threads",
+        "* `slow.py:19, of": PROFILE + "backward_callbacks_loops_and_threads",
         "* A kernel or a product": PROFILE + "a_slow_line_is_the_first_row",
         "* A row that is called": PROFILE + "backward_callbacks_loops_and_threads",
         "* Guards and launches": PROFILE
@@ -458,6 +448,16 @@ CLAIMS = {
     "docs/glossary.md": {
         "Terms as they are used here": GLOSSARY,
         "**": GLOSSARY,
+    },
+    "docs/first_hour.md": {"": "tests/test_first_hour.py"},
+    "docs/pytorch.md": {
+        "`import eager as torch` in": "tests/test_pytorch_page.py tests/eager/programs/test_programs.py",
+        "The tables are programs": "tests/test_pytorch_page.py",
+        "`DataLoader` has worker": "tests/eager/utils/test_workers.py",
+        "`utils.checkpoint` saves": "tests/eager/base/test_options.py",
+        "`torch.compile` is": "tests/eager/base/test_compilation.py",
+        "Put it on the whole": "tests/training/test_against_torch.py::test_a_schedule_compiles_once "
+        "tests/eager/device/test_compiled.py",
     },
     "docs/shapes.md": {
         "A size is static at first": SELF + "test_the_programs_of_the_pages_run "

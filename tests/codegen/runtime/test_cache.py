@@ -150,6 +150,14 @@ def test_writable_by_others_is_refused(tmp_path, mode):
     assert store.roots[0] != root
 
 
+def test_a_relative_place_is_that_of_the_process(tmp_path, monkeypatch):
+    """The C++ compiler runs elsewhere, and links objects that lie in the cache."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JITCAP_CACHE_DIR", "filled")
+    monkeypatch.setattr(cache, "_default", {})
+    assert cache.default().roots[-1] == tmp_path / "filled"
+
+
 def test_directory_of_another_user_is_refused(tmp_path, monkeypatch):
     real = os.getuid()
     root = tmp_path / "cache"
