@@ -12,6 +12,8 @@ import jitcap
 from eager import nn
 from eager.nn import functional as F
 from jitcap import config, explain, jit
+from jitcap.base.diagnostics import Trail
+from jitcap.compile import rewrites
 from jitcap.report.links import Places
 from jitcap.report.picture import repeats
 
@@ -260,3 +262,21 @@ def test_the_wheel_has_what_the_page_is_made_of():
     names = {path.name for path in (ROOT / "jitcap" / "report").iterdir()}
     installed = {path.name for path in Path(jitcap.__file__).parent.joinpath("report").iterdir()}
     assert {"page.js", "page.css"} <= names & installed
+
+
+def test_a_text_of_a_dump_is_made_once(tmp_path):
+    made = []
+    with config(dump=str(tmp_path)):
+        trail = Trail("step")
+        trail.keep("graph", lambda: made.append("graph") or "x = 1")
+    assert trail.stages == {"graph": "x = 1"} and made == ["graph"]
+
+
+def test_of_a_long_difference_the_begin_is_told(monkeypatch):
+    rows = [(k, lambda k=k: f"line {k}") for k in range(100)]
+    assert rewrites._difference(rows[:3], rows[:4]).split("\n") == [
+        "@@ -2,2 +2,3 @@", " line 1", " line 2", "+line 3",
+    ]  # fmt: skip
+    monkeypatch.setattr(rewrites, "LONGEST", 40)
+    *lines, last = rewrites._difference([], rows).split("\n")
+    assert lines[1] == "+line 0" and last == f"# … {101 - len(lines)} more lines"
