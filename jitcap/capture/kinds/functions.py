@@ -422,6 +422,11 @@ class PartialKind(NativeKind):
         s.settle(keywords)
         return s.call(fn.func, (*fn.args, *args), {**keywords, **kwargs})
 
+    def invoke(self, s: Session, owner: Any, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        if fn.__name__ == "__setstate__" and s.outside.shadow(owner) is not None:
+            raise Break("effect", "the function of a partial changes")
+        return super().invoke(s, owner, fn, args, kwargs)
+
 
 @of(np.ufunc)
 class UfuncKind(FixedKind):

@@ -51,6 +51,10 @@ def test_one_way_writes(name):
         ("held = np.zeros(2, [('n', 'i4')])[0]", "held['n'] += 5; now = int(held['n'])"),
         ("held = np.rec.array([(1, 2.0)], dtype=[('n', 'i4'), ('m', 'f4')])[0]", "held.n += 1; now = int(held.n)"),
         ("held = np.dtype([('n', 'i4')])", "held.names = (held.names[0] + 'n',); now = held.names"),
+        (
+            "import functools\nheld = functools.partial(int, '3')",
+            "held.__setstate__((int, (str(held() + 1),), {}, None)); now = held()",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_written_outside_stays(make, write):
