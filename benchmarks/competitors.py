@@ -40,10 +40,10 @@ def eager(workload: Workload) -> Runner:
     return plain(workload.build(importlib.import_module("eager")))
 
 
-def jit(workload: Workload) -> Runner:
+def jit(workload: Workload, mode: str | None = None) -> Runner:
     program = workload.build(importlib.import_module("eager"))
     compiled = importlib.import_module("jitcap").jit(
-        training_step(program) if program.optimizer else program.loss
+        training_step(program) if program.optimizer else program.loss, mode=mode
     )
     return Runner(program.runner(compiled), compiled.stats)
 

@@ -32,7 +32,7 @@ from codegen.fuse.transpose_products import transpose_products
 from codegen.ir import expr
 from codegen.ir.schema import Call, Check, Fused, Library, Program, Target, Unsupported, Value
 from codegen.ir.verify import verify
-from codegen.runtime import progress
+from codegen.runtime import beside, progress
 from codegen.runtime.artifact import Artifact, CheckFailed, Kernel
 from codegen.runtime.backend import Backend, Stage
 from codegen.runtime.pending import Pending
@@ -198,7 +198,7 @@ def run_stages(
     when CHECK is set."""
     _require_symbols(program, backend)
     times: dict[str, float] = {}
-    with expr.interning(), _no_collection(), room():
+    with expr.interning(), _undisturbed():
         results = run_body(BACKENDS[backend].stages, last, program, times)
     return results, show.Texts(results), times
 
@@ -240,13 +240,18 @@ def _require_symbols(program: Program, backend: str) -> None:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """No garbage collection: the passes make no cycles to speak of, and scanning the tables costs
-    as much as they do."""
+def _undisturbed() -> Iterator[None]:
+    """No garbage collection, for the passes make no cycles to speak of, and scanning the tables
+    costs as much as they do; and room for deep calls. Beside a program all this is the program's:
+    it makes garbage meanwhile, and ends recursions at its limit, before the stack of C is full."""
+    if beside.is_here():
+        yield
+        return
     enabled = gc.isenabled()
     gc.disable()
     try:
-        yield
+        with room():
+            yield
     finally:
         if enabled:
             gc.enable()

@@ -27,6 +27,7 @@ from eager.core.tape import mode
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import name_of
 from jitcap.base.diagnostics import Stats, announce, forget_announcements
+from jitcap.base.later import BACKGROUND
 from jitcap.base.stack import passed_over
 from jitcap.capture.dynamism import Varying
 from jitcap.capture.version import MISS, STANCE, Options
@@ -35,6 +36,7 @@ from jitcap.entry import Entries
 from jitcap.explain import Explanation, explanation_of
 from jitcap.pipeline import compile_call, everything
 
+_OF_PYTORCH: Final = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 STANCES: Final = ("default", "eager", "fail_on_split", "fail_on_recompile")
 _all: weakref.WeakSet[Jitted] | set[Jitted] = weakref.WeakSet()
 _forced: Final[dict[str, Any]] = {}  # options, see `force`
@@ -86,6 +88,12 @@ class Jitted:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
+    def wait(self) -> None:
+        """Wait until nothing of this function is being compiled (`mode="background"`): the next
+        call runs what was."""
+        for task in tuple(self.stats.tasks):
+            task.wait()
+
     def is_compiled(self) -> bool:
         """True if there is a compiled version, or a part of one."""
         return bool(self._entries.compiled)
@@ -96,10 +104,13 @@ class Jitted:
         entries = self._entries
         reasons = (*entries.splits, *entries.plain)
         made, history = list(entries.compiled.values()), tuple(self.stats.history)
-        return explanation_of(entries.name, made, reasons, history)
+        waiting = len(entries.jobs.all)
+        note = f"{waiting} more versions are being compiled, or wait for a call that they fit"
+        return explanation_of(entries.name, made, reasons, history, (note,) * bool(waiting))
 
     def reset(self) -> None:
-        """Forget what was compiled, and the counts."""
+        """Forget what was compiled, and the counts. What is being compiled is given up."""
+        self._entries.jobs.drop()
         self._entries = Entries(self.original, self.options)
 
     def __repr__(self) -> str:
@@ -130,6 +141,7 @@ def jit(
     backend: str | None = None,
     verify: bool = False,
     check_nans: bool = False,
+    mode: str | None = None,
 ) -> Any:
     """Compile `fn`: a function, method, callable object or module. Also `@jit` and `@jit(...)`.
 
@@ -141,14 +153,31 @@ def jit(
                 VerifyError where they differ, with a small file that shows it (costs both runs,
                 copies, and a capture per call)
     check_nans  raise at the user's line that first makes a NaN
+    mode        None: a call that no version fits compiles one, and runs it. "background": such a
+                call is captured, and runs plainly, and so do others like it until a thread has
+                compiled it (`step.wait()`)
 
-    Raises TypeError if `fn` cannot be called, ValueError for an unknown backend.
+    Raises TypeError if `fn` cannot be called, ValueError for an unknown backend or mode, or for
+    check_nans in the background: the first calls would not be looked at.
     """
     known_backend(backend)
-    options = replace(Options(fullgraph, dynamic, backend, verify, check_nans), **_forced)
+    _require_mode(mode, check_nans=check_nans)
+    options = Options(fullgraph, dynamic, backend, verify, check_nans, mode=mode)
+    options = replace(options, **_forced)
     if fn is None:
         return functools.partial(_jit, options=options)
     return _jit(fn, options)
+
+
+def _require_mode(mode: str | None, *, check_nans: bool) -> None:
+    if mode not in (None, BACKGROUND):
+        more = ": eager.compile takes those of PyTorch" if mode in _OF_PYTORCH else ""
+        raise ValueError(f"jit: unknown mode {mode!r}; there are None and {BACKGROUND!r}{more}")
+    if mode and check_nans:
+        raise ValueError(
+            f"jit: check_nans=True looks at every call, and mode={mode!r} runs the first ones as "
+            "plain Python: leave one of them out"
+        )
 
 
 def _jit(fn: Any, options: Options) -> Any:

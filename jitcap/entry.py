@@ -3,9 +3,10 @@
 `Entries` holds the versions. A call tries them in order of last use; each is one generated function
 that checks its guards, gathers the arrays, runs the artifact and replays the effects. When none
 fits, `miss` captures and compiles (`jitcap/pipeline.py`) under a lock: other threads wait, then try
-again. What cannot be captured runs in parts or plainly, with a record of why. Nothing runs plainly
-under `fullgraph=True` (or `stance("fail_on_split")`): every way that leads there goes through
-`_refuse`, which raises the record instead.
+again; with `mode="background"` it only captures, and the call runs plainly. What cannot be captured
+runs in parts or plainly, with a record of why. No such thing runs plainly under `fullgraph=True`
+(or `stance("fail_on_split")`): every way that leads there goes through `_refuse`, which raises the
+record instead.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from codegen import CheckFailed
 from codegen.runtime import progress
 from eager.base.config import config
 from eager.base.locks import rlock
+from jitcap.background import Job, Jobs
 from jitcap.base.breaks import Break, Place, Record
 from jitcap.base.call_policy import function_of, name_of
-from jitcap.base.diagnostics import Recompile, Stats, Trail, announce, on_behalf, say
+from jitcap.base.diagnostics import Recompile, Stats, Trail, announce, note_fault, on_behalf, say
 from jitcap.base.garbage import collection_paused
 from jitcap.base.module_path import readable
 from jitcap.base.stack import beneath, passed_over
@@ -32,8 +34,8 @@ from jitcap.capture.capture import beginning
 from jitcap.capture.dynamism import Varying
 from jitcap.capture.kinds.modules import builtins_are_replaced
 from jitcap.capture.plain import Plain
-from jitcap.capture.result import Captured, misfit, mismatches, why_not
-from jitcap.capture.version import MISS, Call, Compiled, Options, Room
+from jitcap.capture.result import Captured, Version, misfit, mismatches, why_not
+from jitcap.capture.version import MISS, STANCE, Call, Compiled, Options, Room
 from jitcap.graph_breaks.split import FAILURES, Splitter, splittable
 from jitcap.pipeline import (
     blamed_call,
@@ -56,6 +58,11 @@ NEAR: Final = 4  # versions among which the nearest is looked for: each of their
 REFUSALS: Final = 3  # refused captures, one after the other, from which on they get rare
 
 
+def _MEANWHILE(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """In the place of a version that is being compiled."""
+    return MISS
+
+
 @passed_over
 class Entries:
     """The compiled versions of one function, the most recently used first."""
@@ -75,6 +82,7 @@ class Entries:
         self.splits: list[Record] = []
         self.plain: list[str] = []  # why calls, or parts of them, run as plain Python
         self.splitter: Splitter | None = None  # runs in parts what is not captured as a whole
+        self.jobs = Jobs(options, self.stats.tasks)
         self._lock = rlock()
 
     @property
@@ -103,6 +111,8 @@ class Entries:
                     return self.retry(args, kwargs, stance)
             if version is None and self.splitter is not None:
                 return self._in_parts(args, kwargs, stance)
+            if version is _MEANWHILE:
+                return _run_plainly(self.fn, args, kwargs)
             if version is None:
                 return self._plainly(args, kwargs, raised, stance)
             result = self._run(version, args, kwargs, stance)
@@ -178,11 +188,6 @@ class Entries:
         ran = f"@jit {self.name} ran a call as plain Python: {record}"
         announce((self.fn, record.kind, record.place), ran)
 
-    def _has_parts(self, deep: Any = None) -> bool:
-        """True if what is not captured as a whole can be split; `deep` calls itself too deep."""
-        fn = (function_of(self.fn) or (None,))[0] if front().parts else None
-        return fn is not None and fn.__code__ is not deep and splittable(fn)
-
     def _in_parts(self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str) -> Any:
         """Run what is not captured as a whole: compiled segments, and what lies between them."""
         plain, bound = function_of(self.fn) or (None, ())
@@ -193,6 +198,9 @@ class Entries:
 
     def _split(self) -> None:
         """From now on it runs in parts."""
+        if self.jobs.are_made:
+            what = f"@jit {self.name} is split: its parts compile while calls wait for them"
+            announce((self.fn, "parts"), f"{what}, not in the background")
         self.splitter = Splitter(
             self._part, self._report_split, self._discarded, self._say_discarded,
             self._note_plain, MISS, self.options, self.unsafe,
@@ -239,7 +247,7 @@ class Entries:
             if config.strict and wrong:
                 with blamed_call(self.fn, args, kwargs, self.options):
                     raise RuntimeError(str(record))
-            if self._is_strict(stance) or not self._has_parts():
+            if self._is_strict(stance) or not _has_parts(self.fn):
                 self._refuse(record, stance)
             else:
                 self._report_split(record)
@@ -261,7 +269,11 @@ class Entries:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
     ) -> tuple[Call | None, Record | None]:
         """A new version for this call, from disk or compiled, in the place of the least recently
-        used where there are many; or None, perhaps with the exception that the program raises."""
+        used where there are many; or None, perhaps with the exception that the program raises.
+        `_MEANWHILE` while it is compiled beside the program."""
+        job = self.jobs.fitting(args, kwargs)
+        if job is not None:
+            return _version_of(self, job, args, kwargs, stance)
         if not self._has_room(stance):
             return None, None
         _record_recompile(self, args, kwargs, stance)
@@ -270,44 +282,30 @@ class Entries:
         keys = versions.keys_of(self.fn, args, kwargs, self.options, self.varying.names)
         keys = None if self.unsafe or not front().parts else keys
         # From level 2 on kernels are told of, which those of earlier processes cannot be.
-        recalled = keys and config.debug < 2 and self._recalled(keys, args, kwargs)
-        if recalled:
-            made = recalled
-        else:
-            known, unsafe = self.varying.known(), frozenset(self.unsafe)
+        made = keys and config.debug < 2 and _recalled(self, keys, args, kwargs)
+        if made:
+            return _add(self, made, None, time.perf_counter() - start), None
+        known, unsafe = self.varying.known(), frozenset(self.unsafe)
+        try:
+            if self.jobs.are_made:
+                self.jobs.begin(self.fn, args, kwargs, self.varying, unsafe, keys)
+                return _MEANWHILE, None
             keep = keys and partial(versions.prepare, self.fn, frozenset(self.varying.names))
-            try:
-                made = compile_call(self.fn, args, kwargs, self.options, known, unsafe, keep)
-            except Exception as fault:  # noqa: BLE001 - raised again there, if it is no refusal
-                return None, self._not_compiled(fault, args, kwargs, stance)
-            made.varying = frozenset(self.varying.names)
-        _count(self, made, time.perf_counter() - start)
-        made.trail.stats = self.stats
-        self.compiled[made.call] = made
-        self._keep((made.call, *self.versions)[: config.entries])
-        if keys and not recalled:
-            versions.remember(keys, self.fn, made)
-        return made.call, None
+            made = compile_call(self.fn, args, kwargs, self.options, known, unsafe, keep)
+        except Exception as fault:  # noqa: BLE001 - raised again there, if it is no refusal
+            return None, self._not_compiled(fault, args, kwargs, stance)
+        made.varying = frozenset(self.varying.names)
+        return _add(self, made, keys, time.perf_counter() - start), None
 
     def _has_room(self, stance: str) -> bool:
         """True if there is to be one more version at all; if not, that is noted."""
         never_plain = self._is_strict(stance) or stance == "fail_on_recompile"
-        if never_plain or self.room.admits(len(self.versions), config.entries):
+        held = len(self.versions) + len(self.jobs.all)
+        if never_plain or self.room.admits(held, config.entries):
             return True
         self.limit = self.limit or _limit(self.stats, beginning(self.fn))
         self._note_plain(self.limit)
         return False
-
-    def _recalled(
-        self, keys: versions.Keys, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Compiled | None:
-        """The version of an earlier process that fits the call."""
-        make = partial(region_of, self.options)
-        with collection_paused():
-            made = versions.recall(keys, self.fn, args, kwargs, self.options, make)
-        if made is not None:
-            self.varying.names |= made.varying
-        return made
 
     def _not_compiled(
         self, fault: Exception, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
@@ -326,7 +324,7 @@ class Entries:
             self.fills += 1
         elif self._is_strict(stance):
             raise everything(fault.record(), self.fn, args, kwargs) from None
-        elif fault.kind not in WHOLE and self._has_parts(fault.deep):
+        elif fault.kind not in WHOLE and _has_parts(self.fn, fault.deep):
             self._split()
         else:
             self._refuse(fault.record(), stance)
@@ -358,15 +356,79 @@ class Entries:
             announce((self.fn, text), f"@jit {self.name} runs as plain Python: {text}")
 
 
+def _run_plainly(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run the function itself, whose version is being compiled: all that it calls is plain, too."""
+    token = STANCE.set("eager")
+    try:
+        return beneath(fn, args, kwargs)
+    finally:
+        STANCE.reset(token)
+
+
+def _has_parts(fn: Any, deep: Any = None) -> bool:
+    """True if what is not captured as a whole can be split; `deep` calls itself too deep."""
+    plain = (function_of(fn) or (None,))[0] if front().parts else None
+    return plain is not None and plain.__code__ is not deep and splittable(plain)
+
+
+def _version_of(
+    entries: Entries, job: Job, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
+) -> tuple[Call | None, Record | None]:
+    """The version that a job made, for a call that it fits."""
+    jobs = entries.jobs
+    if not jobs.are_made:  # of several ranks all change at one call
+        job.task.wait()
+    if not job.task.is_over:
+        return _MEANWHILE, None
+    jobs.all.remove(job)
+    try:
+        made, seconds = job.finished(entries.options)
+    except Exception as fault:  # noqa: BLE001 - raised again there, if it is no refusal
+        if not job.takes_sizes:
+            return None, entries._not_compiled(fault, args, kwargs, stance)
+        note_fault(entries.name, fault)
+        jobs.failed.add(job.plain.varying)
+        return entries._new_version(args, kwargs, stance)
+    made.varying = job.varying
+    return _add(entries, made, job.keys, seconds, " in the background"), None
+
+
+def _recalled(
+    entries: Entries, keys: versions.Keys, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Compiled | None:
+    """The version of an earlier process that fits the call."""
+    make = partial(region_of, entries.options)
+    with collection_paused():
+        made = versions.recall(keys, entries.fn, args, kwargs, entries.options, make)
+    if made is not None:
+        entries.varying.names |= made.varying
+    return made
+
+
+def _add(
+    entries: Entries, made: Compiled, keys: versions.Keys | None, seconds: float, how: str = ""
+) -> Call:
+    """The version, which calls try from now on. `keys`: under which it is to be kept on disk."""
+    _count(entries, made, seconds, how)
+    made.trail.stats = entries.stats
+    entries.compiled[made.call] = made
+    entries._keep((made.call, *entries.versions)[: config.entries])
+    if keys:
+        versions.remember(keys, entries.fn, made)
+    return made.call
+
+
 def _record_recompile(
     entries: Entries, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
 ) -> None:
     """Say which guard of the nearest version failed (the fewest guards did); what varies from the
     last one is generalised."""
-    if not entries.versions:
+    compiled: list[Version] = [job.captured for job in entries.jobs.all[:NEAR]]
+    compiled += [entries.compiled[version].captured for version in entries.versions[:NEAR]]
+    if not compiled:
         return
-    compiled = [entries.compiled[version].captured for version in entries.versions[:NEAR]]
-    captured, nearest = compiled[0], min(compiled, key=lambda v: misfit(v, args, kwargs))
+    captured: Any = compiled[0]
+    nearest = min(compiled, key=lambda v: misfit(v, args, kwargs))
     reason = why_not(nearest, args, kwargs) or "another thread changed what is guarded"
     record = Recompile(entries.name, reason)
     entries.stats.recompiles.append(record)
@@ -379,8 +441,8 @@ def _record_recompile(
     entries.varying.learn(captured, args, kwargs)
 
 
-def _count(entries: Entries, made: Compiled, seconds: float) -> None:
-    """Count a version, and the time that it took."""
+def _count(entries: Entries, made: Compiled, seconds: float, how: str = "") -> None:
+    """Count a version, and the time that it took; `how` it was made."""
     stats, executable = entries.stats, made.executable
     stats.compiles += 1
     stats.graphs += 1
@@ -395,7 +457,7 @@ def _count(entries: Entries, made: Compiled, seconds: float) -> None:
     if config.debug >= 1:
         counts = f"{stats.graphs} graphs, {stats.splits} splits so far"
         times = f"{made.trail.line()}, total {seconds * 1e3:.1f} ms"
-        say(f"jit {beginning(entries.fn)}: {made.about()}; {counts}; {times}")
+        say(f"jit {beginning(entries.fn)}: {made.about()}{how}; {counts}; {times}")
 
 
 def capture_again(entries: Entries, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

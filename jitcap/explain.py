@@ -173,8 +173,10 @@ def explanation_of(
     made: Sequence[Compiled],
     splits: tuple[Any, ...] = (),
     history: tuple[Event, ...] = (),
+    notes: tuple[str, ...] = (),
 ) -> Explanation:
-    """The explanation of one region, or of the parts of a split function, with its texts."""
+    """The explanation of one region, or of the parts of a split function, with its texts. `notes`
+    come behind those of the compiles."""
     parts = [m for m in made if m.graph] or made
     trails = [m.trail for m in parts]
     trail = trails[0] if len(parts) == 1 else merged(name, trails)
@@ -186,7 +188,7 @@ def explanation_of(
     )
     return Explanation(
         name, tuple(m.graph for m in parts), splits, guards, tuple(trail.kernels), trail.stages,
-        dict(trail.seconds), tuple(trail.notes), tuple(trail.callbacks), len(stay),
+        dict(trail.seconds), (*trail.notes, *notes), tuple(trail.callbacks), len(stay),
         dict(trail.inside), tuple(trails), history,
     )  # fmt: skip
 

@@ -13,7 +13,9 @@
 
 `jitcap/entry.py` holds the versions of a function, and comes here when none fits a call. What is
 made is kept on disk, compiled graphs and whole versions (`jitcap/store/`), so that another process
-captures and compiles nothing. A backward is compiled when it first runs.
+captures and compiles nothing. A backward is compiled when it first runs. With `mode="background"`
+all between capture and entry is done beside the program (`jitcap/background.py`): `make` asks
+nothing of it.
 
 Autodiff has its turn in `capture` (`finish`), while the tape and what it may ask of outside are
 there: an attempt whose derivative is refused does not stand, and hooks are read from bytecode, too.
@@ -21,13 +23,14 @@ there: an attempt whose derivative is refused does not stand, and hooks are read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from types import CodeType
+from typing import Any, Final, TypeVar
 
-from codegen.runtime import progress
+from codegen.runtime import beside, progress
 from eager.base import lazy_imports
 from eager.base.config import config
 from eager.base.dataclass import dataclass
@@ -37,6 +40,7 @@ from jitcap.base.breaks import REPORT, Break, Record
 from jitcap.base.call_policy import name_of
 from jitcap.base.diagnostics import Trail, announce, note_fault
 from jitcap.base.garbage import collection_paused
+from jitcap.base.later import BACKGROUND, Meanwhile, is_alone
 from jitcap.base.module_path import readable
 from jitcap.base.origin import APART
 from jitcap.base.short_names import short_names
@@ -49,7 +53,7 @@ from jitcap.capture.version import MISS, Call, Compiled, Options, Suspects
 from jitcap.compile.anticipate import anticipated
 from jitcap.compile.backends import choose_backend
 from jitcap.compile.compile_graph import begin_code, compile_graph
-from jitcap.compile.executable import Run, op_by_op
+from jitcap.compile.executable import Executable, Run, op_by_op
 from jitcap.compile.optimise import optimise
 from jitcap.compile.suspect import Suspect, SuspectCall
 from jitcap.explain import dump_page
@@ -59,6 +63,7 @@ from jitcap.graph.listing import listing
 from jitcap.store import versions
 
 SUSPECT: Final = "__jitcap_suspect__"  # attribute of an exception of the compiler
+T = TypeVar("T")
 Keep = Callable[[Captured, bool], versions.Files]  # of a captured version (with its graph?)
 
 
@@ -104,20 +109,39 @@ def compile_call(
     unsafe: frozenset[str] = frozenset(),
     keep: Keep | None = None,
 ) -> Compiled:
-    """The whole road for one call. Runs nothing.
+    """The whole road for one call. Runs nothing. Raises what `capture_call` raises; `keep` as in
+    `compile_captured`."""
+
+    def rest(captured: Captured, trail: Trail, plain: Whole) -> Compiled:
+        return compile_captured(captured, options, trail, plain, keep)
+
+    return capture_call(fn, args, kwargs, options, varying, unsafe, rest)
+
+
+def capture_call(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: Options,
+    varying: frozenset[str],
+    unsafe: frozenset[str],
+    rest: Callable[[Captured, Trail, Whole], T],
+    without: Container[frozenset[str]] = (),
+) -> T:
+    """Capture one call, and give it to the `rest` of the road.
 
     Sizes among `varying` are symbols where that compiles, else what they are now, and a size that
-    data decide splits. `unsafe`: lines that are not captured. `keep` as in `compile_captured`.
-    Raises Break when the program cannot be captured.
+    data decide splits; such sets of them as are in `without` are known not to compile. `unsafe`:
+    lines that are not captured. Raises Break when the program cannot be captured.
     """
     static = frozenset(name for name in varying if not is_size(name))
     together = frozenset(name for name in varying if not name.startswith(APART))
-    ways = [x for x in dict.fromkeys((varying, varying - {DATA}, together)) if x != static]
+    ways = dict.fromkeys((varying, varying - {DATA}, together))
     first: Exception | None = None
     try:
-        for names in (*ways, static):
+        for names in (*(x for x in ways if x != static and x not in without), static):
             try:
-                return _compiled(fn, args, kwargs, options, names, unsafe, keep)
+                return _captured(fn, args, kwargs, options, names, unsafe, rest)
             except Exception as refusal:
                 if names is static:
                     if first is not None and _is_of_data(first) and _is_of_data(refusal):
@@ -134,15 +158,15 @@ def _is_of_data(refusal: Exception) -> bool:
     return isinstance(refusal, Break) and refusal.kind == "data dependent"
 
 
-def _compiled(
+def _captured(
     fn: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     options: Options,
     varying: frozenset[str],
     unsafe: frozenset[str],
-    keep: Keep | None,
-) -> Compiled:
+    rest: Callable[[Captured, Trail, Whole], T],
+) -> T:
     trail, way = Trail(name_of(fn)), front()
     with collection_paused(), progress.shown(trail.name):
         with (
@@ -152,7 +176,7 @@ def _compiled(
         ):
             captured = way.capture(fn, args, kwargs, dynamic=varying, unsafe=unsafe)
         require_fit(captured, varying, args, kwargs)
-        return compile_captured(captured, options, trail, Whole(fn, varying, way.capture), keep)
+        return rest(captured, trail, Whole(fn, varying, way.capture))
 
 
 def compile_captured(
@@ -165,9 +189,48 @@ def compile_captured(
     """The road of a captured function, or of a part of one, from there on. `plain` is what
     `verify=True` compares with; `keep` makes ready what is kept on disk, while the C++ compiler
     runs."""
-    graph, region, code, files = captured.graph, None, None, None
-    _require_host(graph, options)
+    code: CodeType | None = None
+    files: versions.Files | None = None
+
+    def meanwhile(waits: bool) -> None:
+        nonlocal code, files
+        with trail.stage("entry"):
+            if not options.verify or plain is None:
+                code = captured.code()
+            if code is not None and keep is not None and waits:
+                files = keep(captured, False)
+
+    prepare(captured, options)
+    made = make(captured, options, trail, meanwhile)
+    return finish(captured, made, options, trail, plain, code, files)
+
+
+def prepare(captured: Captured, options: Options) -> None:
+    """Make a captured call ready for `make`. Raises Break where values would be looked at that the
+    host cannot reach."""
+    _require_host(captured.graph, options)
     _name_inputs(captured)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Compiled graphs of a captured call; `suspect` is looked at for a fault."""
+
+    executable: Executable
+    run: Run
+    region: Region | None
+    suspect: Suspect
+
+
+def make(
+    captured: Captured,
+    options: Options,
+    trail: Trail,
+    meanwhile: Callable[[bool], object] = lambda _: None,
+) -> Made:
+    """Compile the graphs of a captured call. This asks nothing of the program. `meanwhile` is
+    called when the C++ compiler was begun, if there is something to wait for (True) or not."""
+    graph, region = captured.graph, None
     trail.notes += captured.rolled
     if captured.joint is not None:
         joint = captured.joint
@@ -175,33 +238,42 @@ def compile_captured(
         with trail.stage("partition"):
             region = region_of(options, joint, captured.writes, trail)
             graph = region.forward
-    oracle = plain if options.verify else None
     suspect = Suspect(graph, None, captured.writes, captured.strides, backend_of(graph, options))
     with blamed(suspect):
         optimised = optimise(graph, trail, options.backend)
         with begin_code(
             optimised, captured.writes, captured.strides, trail, options.backend
         ) as begun:
-            with trail.stage("entry"):
-                if oracle is None:
-                    code = captured.code()
-                if code is not None and keep is not None and begun.waits:
-                    files = keep(captured, False)
+            meanwhile(begun.waits)
             executable = begun.result()
-    run = watched(executable.run, suspect, options, trail.name)
+    return Made(executable, watched(executable.run, suspect, options, trail.name), region, suspect)
+
+
+def finish(
+    captured: Captured,
+    made: Made,
+    options: Options,
+    trail: Trail,
+    plain: Plain | None = None,
+    code: CodeType | None = None,
+    files: versions.Files | None = None,
+) -> Compiled:
+    """The version of a captured call whose graphs are compiled. `code` of its entry and `files`,
+    if they were made already."""
     call: Call
     with trail.stage("entry"):
-        if code is not None:
-            call = link(code, captured.names.namespace, run, MISS, region)
-        else:
-            assert oracle is not None
+        if options.verify and plain is not None:
             trials = replace(options, watch=None)  # they are no calls of the program
             compiler = _backward_compiler(trials, Trail("verify"))
             differs = options.watch.differs if options.watch is not None else reproduced
+            region, suspect = made.region, made.suspect
             verified = lazy_imports.submodule("jitcap", "verify").Verified
-            call = verified(captured, run, region, oracle, compiler, suspect, differs)
+            call = verified(captured, made.run, region, plain, compiler, suspect, differs)
+        else:
+            code = code or captured.code()
+            call = link(code, captured.names.namespace, made.run, MISS, made.region)
     trail.keep("entry", captured.show)
-    compiled = Compiled(call, captured, executable, trail, captured.graph, files=files)
+    compiled = Compiled(call, captured, made.executable, trail, captured.graph, files=files)
     if config.dump:
         trail.write_page = partial(dump_page, compiled)
         trail.write_page()
@@ -212,36 +284,51 @@ def region_of(
     options: Options, joint: Joint, writes: tuple[tuple[int, int], ...], trail: Trail
 ) -> Region:
     """The joint graph, to be cut in two; its backward is compiled as `options` say."""
-    return Region(joint, writes, _backward_compiler(options, trail))
+    in_background = options.mode == BACKGROUND
+    return Region(joint, writes, _backward_compiler(options, trail, in_background=in_background))
 
 
-def _backward_compiler(options: Options, trail: Trail) -> Callable[[Graph], Any]:
-    """Compiler of a region's backward, which runs when the backward is first asked for."""
+def _backward_compiler(
+    options: Options, trail: Trail, *, in_background: bool = False
+) -> Callable[[Graph], Run]:
+    """Compiler of a region's backward, which runs when the backward is first asked for. Beside the
+    program, the backward runs op by op until it is compiled."""
 
-    def compile_backward(graph: Graph) -> Any:
+    def compiled(graph: Graph) -> tuple[Executable, Suspect]:
         suspect = Suspect(graph, None, (), None, backend_of(graph, options))
         try:
             with progress.shown(f"{trail.name} (backward)"), blamed(suspect):
                 made = compile_graph(
                     graph, backend=options.backend, trail=trail, prefix="backward_"
                 )
-            run, refused = made.run, made.refused
-            if trail.stats is not None:
-                trail.stats.callbacks += len(made.callbacks)
-                trail.stats.programs.extend(made.runs)
-            if trail.write_page is not None:
-                trail.write_page()
+                return made, suspect
         except Exception as fault:
-            if config.strict or config.check or graph.has_symbols:
+            again = isinstance(fault, RecursionError) and beside.is_here()
+            if again or config.strict or config.check or graph.has_symbols:
                 raise
             refused = f"compiling it failed: {type(fault).__name__}: {fault}"
             what = f"the backward of {trail.name} runs op by op: {refused}; {REPORT}"
             announce((trail.name, refused), what)
-            run = op_by_op(graph, ())
-        if refused and trail.stats is not None:
-            trail.stats.fallbacks += 1
-            trail.stats.refusals.append(f"backward of {trail.name}: {refused}")
-        return watched(run, suspect, options, f"backward of {trail.name}")
+            return Executable(op_by_op(graph, ()), "eager", refused=refused), suspect
+
+    def taken(found: tuple[Executable, Suspect]) -> Run:
+        (made, suspect), stats = found, trail.stats
+        if stats is not None:
+            stats.callbacks += len(made.callbacks)
+            stats.programs.extend(made.runs)
+            if made.refused:
+                stats.fallbacks += 1
+                stats.refusals.append(f"backward of {trail.name}: {made.refused}")
+        if trail.write_page is not None:
+            trail.write_page()
+        return watched(made.run, suspect, options, f"backward of {trail.name}")
+
+    def compile_backward(graph: Graph) -> Run:
+        sized = graph.has_symbols  # what compiling it asks is of this call
+        if not in_background or sized or places_of(graph) or not is_alone():
+            return taken(compiled(graph))
+        tasks = trail.stats.tasks if trail.stats is not None else []
+        return Meanwhile(partial(compiled, graph), taken, op_by_op(graph, ()), tasks)
 
     return compile_backward
 

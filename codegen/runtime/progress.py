@@ -1,7 +1,8 @@
 """Beside the stages: how far a compile is, for somebody who waits. stage, counts -> a line.
 
 On a terminal a compile that takes longer than two seconds shows one line, which it rewrites and
-wipes at its end. Elsewhere (a log, a pipe, a notebook) nothing is shown, and no thread started.
+wipes at its end. Elsewhere (a log, a pipe, a notebook) nothing is shown, and no thread started; nor
+for a compile that runs beside the program, whose terminal it is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from codegen.runtime import beside
 from eager.base.locks import lock
 
 PATIENCE: Final = 2.0  # seconds
@@ -22,7 +24,11 @@ _showing: Final = lock()  # held by the compile whose line it is
 
 
 def at(stage: str, done: int = 0, of: int = 0, what: str = "kernels") -> None:
-    """The compile is at this stage, in which `done` of so many are done."""
+    """The compile is at this stage, in which `done` of so many are done. One that runs beside the
+    program ends here if it is not wanted any more (`beside.Stopped`)."""
+    if beside.is_here():
+        beside.check()
+        return
     _now[0] = f"{stage}, {done} of {of} {what}" if of else stage
 
 
@@ -31,7 +37,7 @@ def shown(name: str) -> Iterator[None]:
     """Show how far the block is, if it takes long and stderr is a terminal. Of compiles beside or
     inside each other the first has the line."""
     stream = sys.stderr
-    if not _is_terminal(stream) or not _showing.acquire(blocking=False):
+    if beside.is_here() or not _is_terminal(stream) or not _showing.acquire(blocking=False):
         yield
         return
     over = threading.Event()

@@ -5,17 +5,19 @@
     JITCAP_DEBUG=2 python train.py        from outside
 
 An assignment outranks the environment, which outranks the default. The environment is read when a
-flag is, so a test may set it late.
+flag is, so a test may set it late. What compiles beside the program goes by the settings at the
+time of the call (`snapshot`, `held`).
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from math import inf
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from eager.base.compat_warnings import tell
 from eager.base.dataclass import dataclass
@@ -133,6 +135,9 @@ FLAGS: Final[dict[str, Flag]] = {
 }
 
 
+_held: Final[ContextVar[Mapping[str, Any] | None]] = ContextVar("settings", default=None)
+
+
 class Config:
     """The settings as attributes; call it for a `with` block. Unknown names and types raise."""
 
@@ -150,10 +155,14 @@ class Config:
     recompute: bool
     tolerance: float
     reproduce: int
+    _assigned: ClassVar[dict[str, Any]] = {}
 
     def __getattr__(self, name: str) -> Any:
-        """Called for flags that were not assigned: the environment's value, or the default."""
+        """The value assigned, else the environment's, else the default."""
         flag = _flag(name)
+        for known in (_held.get(), self._assigned):
+            if known is not None and name in known:
+                return known[name]
         text = os.environ.get(flag.env)
         return flag.default if text is None else flag.parse(text)
 
@@ -163,21 +172,21 @@ class Config:
         if not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
             raise TypeError(f"config.{name} is {kind.__name__}, got {value!r}: {flag.what}")
         flag.require(value, f"config.{name}")
-        self.__dict__[name] = kind(value)
+        self._assigned[name] = kind(value)
         _tell()
 
     @contextmanager
     def __call__(self, **changes: Any) -> Iterator[Config]:
         """Set flags for the length of a `with` block."""
-        before = {name: v for name, v in self.__dict__.items() if name in changes}
+        before = {name: v for name, v in self._assigned.items() if name in changes}
         try:
             for name, value in changes.items():
                 setattr(self, name, value)
             yield self
         finally:
             for name in changes:
-                self.__dict__.pop(name, None)
-            self.__dict__.update(before)
+                self._assigned.pop(name, None)
+            self._assigned.update(before)
             _tell()
 
     def require_valid(self) -> None:
@@ -191,6 +200,21 @@ class Config:
     def __repr__(self) -> str:
         rows = (f"  {n} = {getattr(self, n)!r:12}  # {f.env}: {f.what}" for n, f in FLAGS.items())
         return "config(\n" + "\n".join(rows) + "\n)"
+
+
+def snapshot() -> Mapping[str, Any]:
+    """The settings as they are, but for the threads, which compiled code asks for when it runs."""
+    return {name: getattr(config, name) for name in FLAGS if name != "threads"}
+
+
+@contextmanager
+def held(settings: Mapping[str, Any]) -> Iterator[None]:
+    """In this thread settings are those of a snapshot."""
+    token = _held.set(settings)
+    try:
+        yield
+    finally:
+        _held.reset(token)
 
 
 on_change: Final[list[Callable[[], object]]] = []  # called when settings were changed in code

@@ -129,6 +129,7 @@ def promote_types(a: DType, b: DType) -> DType:
 
 
 _default: list[DType] = [float32]
+_sets = [0]
 
 
 def get_default_dtype() -> DType:
@@ -143,6 +144,12 @@ def set_default_dtype(dtype: DType) -> None:
     if not (isinstance(dtype, DType) and dtype.is_floating_point):
         raise TypeError(f"the default dtype must be a floating point type, got {dtype}")
     _default[0] = dtype
+    _sets[0] += 1
+
+
+def times_set() -> int:
+    """Count of the settings of the default dtype: who works beside the program sees that it was."""
+    return _sets[0]
 
 
 def default_complex() -> DType:

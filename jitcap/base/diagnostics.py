@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from codegen.runtime import progress
 from codegen.runtime.artifact import Runs
+from codegen.runtime.beside import Task
 from codegen.targets.cpp.runtime.build import CompileError
 from eager.base.compat_warnings import tell
 from eager.base.config import config
@@ -98,6 +99,7 @@ class Stats:
     recompiles: list[Recompile] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     programs: list[Runs] = field(default_factory=list)
+    tasks: list[Task[Any]] = field(default_factory=list, repr=False)
     history: list[Event] = field(default_factory=list, repr=False)
 
     @property
@@ -107,6 +109,10 @@ class Stats:
     @property
     def replays(self) -> int:
         return sum(runs.replays for runs in self.programs)
+
+    @property
+    def pending(self) -> int:
+        return sum(not (task.is_over or task.is_lost) for task in tuple(self.tasks))
 
     def note(
         self,
@@ -130,6 +136,7 @@ class Stats:
             f"{self.kernels} kernels, {self.callbacks} callbacks, "
             f"{self.compile_seconds:.3f} s compiling"
         )
+        counts += f", {self.pending} pending" if self.pending else ""
         if self.programs:
             sizes, queued = (sum(getattr(r, n) for r in self.programs) for n in ("sizes", "queued"))
             counts += (
@@ -196,7 +203,7 @@ class Trail:
 
     @property
     def stages(self) -> dict[str, str]:
-        return {name: text() for name, text in self.texts.items()}
+        return {name: text() for name, text in tuple(self.texts.items())}  # a backward adds some
 
     def line(self) -> str:
         """One line: milliseconds per stage, and of those inside others the compiler's."""
@@ -216,7 +223,7 @@ def merged(name: str, trails: list[Trail]) -> Trail:
     """The logs of the parts of one function as one log: stage names get the part's number."""
     whole = Trail(name)
     for i, trail in enumerate(trails, 1):
-        whole.texts |= {f"part {i} {stage}": text for stage, text in trail.texts.items()}
+        whole.texts |= {f"part {i} {stage}": text for stage, text in tuple(trail.texts.items())}
         whole.kernels += trail.kernels
         whole.callbacks += trail.callbacks
         whole.notes += trail.notes
@@ -282,6 +289,18 @@ def on_behalf() -> Iterator[None]:
         _waiting.reset(token)
     for place, text in texts:
         announce(place, text)
+
+
+@contextmanager
+def put_off() -> Iterator[list[tuple[Any, str]]]:
+    """The announcements of the block, none of which is made: in a thread beside the program there
+    is no line of the user's to attribute them to."""
+    texts: list[tuple[Any, str]] = []
+    token = _waiting.set(((None,) * 4, texts))
+    try:
+        yield texts
+    finally:
+        _waiting.reset(token)
 
 
 def _audience() -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ An `Origin` knows how to *re-read* its value in an entry (`term`) and how to *na
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from types import MemberDescriptorType
@@ -218,6 +219,23 @@ class DictOf(Step):
         if self.by is None:
             return attribute(v, "__dict__")
         return ("call", bind(self.by), v, text("__dict__"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartialDict(Step):
+    """The instance dictionary of a `functools.partial`, or None: asking for `__dict__` would give
+    it one, and a partial that has one is not joined with a partial of it."""
+
+    shows = "{o.base}.__dict__"
+
+    def term(self, var: Variable, bind: Bind) -> Term:
+        return ("call", bind(partial_dict), var(self.base))
+
+
+def partial_dict(value: Any) -> Any:
+    """The contents of a `PartialDict`."""
+    state: Any = functools.partial.__reduce__(value)
+    return state[2][3]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import islice
 from types import CodeType, ModuleType
 from typing import Any, Final, Protocol
@@ -110,6 +110,14 @@ class Captured:
             at = rows.index(BLOCK)
             rows[at] = block.row([*rows[at + 1 :], *body])
         return rows
+
+    def fits(self) -> Callable[[tuple[Any, ...], dict[str, Any]], bool]:
+        """The guards alone, those that there are now: a function that says if a call fits."""
+        alone = replace(self, names=Names())
+        prepare(alone.guards, alone.names, alone.symbols)
+        text = entry_source(source(alone.checks(())), ["return True"])
+        code = compile(text, f"<guards of {self.name}>", "exec")
+        return link(code, alone.names.namespace, lambda _: [], False, None)
 
     def header(self) -> Row:
         """The test of what is not read at any place: the call's shape, the modes."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from dataclasses import field
 from typing import Any, Final, Protocol
 
 from eager.base.dataclass import dataclass
@@ -45,7 +46,8 @@ class Watch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a compilation: the arguments of `jit`, and who watches."""
+    """Options of a compilation: the arguments of `jit`, and who watches. `mode` changes nothing of
+    what is made."""
 
     fullgraph: bool = False
     dynamic: bool | None = None
@@ -53,6 +55,7 @@ class Options:
     verify: bool = False
     check_nans: bool = False
     watch: Watch | None = None
+    mode: str | None = field(default=None, repr=False)
 
 
 class Room:

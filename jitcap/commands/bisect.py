@@ -178,7 +178,7 @@ def inside(given: Any) -> int:
     config.reproduce = max(1, given.seconds)
     watch = Watch(given.inside, given.stop, nan=given.nan)
     own = {"backend": "eager"} if given.nan else {"verify": True}
-    api.force(watch=watch, **own)
+    api.force(watch=watch, mode=None, **own)
     try:
         run_script(given.script, given.arguments)
     except Found:

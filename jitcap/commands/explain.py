@@ -26,6 +26,7 @@ def run(given: Any) -> int:
     there is none."""
     script, _, wanted = given.script.partition(":")
     versions.take_kept(False)  # stages are those of a compile
+    api.force(mode=None)  # what is shown is there when the program ends
     made = api.keep_all()
     ended: BaseException | None = None
     try:

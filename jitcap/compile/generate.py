@@ -12,6 +12,7 @@ from typing import Any
 
 import codegen
 from codegen import Target, Unsupported
+from codegen.runtime import beside
 from codegen.runtime.artifact import Artifact
 from codegen.runtime.pending import Pending
 from codegen.runtime.turns import Turn
@@ -113,9 +114,11 @@ def or_op_by_op(
 
 def _op_by_op_for(fault: Exception, graph: Graph, writes: Writes, trail: Trail) -> Executable:
     """Op-by-op run in the place of code that codegen refused, or failed to make: said once.
-    Raises the fault itself where nothing may hide it, or sizes are symbols."""
+    Raises the fault itself where nothing may hide it, or sizes are symbols; and where it is to be
+    done again, as the thread beside the program has no room for deep calls."""
     refused = isinstance(fault, Unsupported | NoCompiler)
-    hides = not (isinstance(fault, Break) or config.strict or config.check)
+    again = isinstance(fault, RecursionError) and beside.is_here()
+    hides = not (again or isinstance(fault, Break) or config.strict or config.check)
     if graph.has_symbols or not (refused or hides):
         raise fault
     text = str(fault) if refused else f"{type(fault).__name__}: {fault}"

@@ -125,7 +125,7 @@ _ASKED: Final = {
     "jitcap.capture.host": "prints_by_library warns_by_library",
     "jitcap.capture.kinds.caches": "kept",
     "jitcap.capture.kinds.tensors": "_input own_names",
-    "jitcap.base.origin": "entry_of get_slot is_unset",
+    "jitcap.base.origin": "entry_of get_slot is_unset partial_dict",
     "jitcap.graph.scalars": "total",
     "jitcap.base.equality": "all_are are_same lacks same_items same_keys same_members same_scalar "
     "same_set text_of",

@@ -13,6 +13,7 @@ FILES = SELF + "test_named_files_exist"
 TOUR = SELF + "test_the_tour_shows_what_is_printed"
 ROOFLINE = "tests/test_benchmarks.py::test_the_parts_of_a_step_beside_their_floors"
 PROFILE = "tests/jitcap/profiling/test_profile.py::test_"
+BACKGROUND = "tests/jitcap/test_background.py"
 LIMIT = "a limit, not a promise"
 COMPILED = "tests/eager/device/test_compiled.py::test_"
 DEVICE = "tests/eager/device/"
@@ -71,27 +72,14 @@ CLAIMS = {
             "first_hour.md pytorch.md tour.md debugging.md commands.md shapes.md control_flow.md distributed.md "
             "plan.md gpu.md performance.md limits.md glossary.md ../CONTRIBUTING.md"
         ),
-        "What the compiled function promises": "tests/never_wrong/test_never_wrong.py::test_case "
-        "tests/jitcap/guards/test_guards.py::test_mutation "
-        "tests/training/test_against_torch.py::test_a_schedule_compiles_once",
+        "What the compiled function promises": "tests/never_wrong/test_never_wrong.py::test_case tests/jitcap/guards/test_guards.py::test_mutation tests/training/test_against_torch.py::test_a_schedule_compiles_once",
         "`export(fn, args)` captures": "tests/jitcap/exporting/test_export.py",
-        "Sizes are fixed;": "tests/jitcap/exporting/test_export.py::test_sizes_that_vary "
-        "tests/jitcap/exporting/test_export.py::test_damaged_files_are_refused_or_harmless",
+        "Sizes are fixed;": "tests/jitcap/exporting/test_export.py::test_sizes_that_vary tests/jitcap/exporting/test_export.py::test_damaged_files_are_refused_or_harmless",
         "`custom_op` makes": "tests/jitcap/test_custom_ops.py",
-        "`eager.load` reads files": "tests/eager/serialization/test_torch_files.py tests/eager/serialization/test_hostile_files.py "
-        "tests/eager/serialization/test_torch_files.py::test_what_the_user_allows "
-        "tests/eager/serialization/test_torch_files.py::test_tensors_that_lie_in_the_file",
-        "`eager.utils.data` has PyTorch's": "tests/eager/utils/test_data.py "
-        "tests/eager/utils/test_workers.py::test_one_seed_gives_one_epoch "
-        "tests/eager/utils/test_workers.py::test_streams_are_shared_out_by_the_program",
-        "* Batches come through shared memory": "tests/eager/utils/test_workers.py::"
-        "test_leaving_a_loop_ends_its_workers "
-        "tests/eager/utils/test_workers.py::test_no_memory_is_one_message "
-        "tests/eager/utils/test_workers.py::test_everything_that_can_be_in_a_batch_arrives",
-        "* An exception of a worker": "tests/eager/utils/test_workers.py::"
-        "test_an_exception_is_raised_where_its_batch_would_be "
-        "tests/eager/utils/test_workers.py::test_a_worker_that_dies_is_named "
-        "tests/eager/utils/test_workers.py::test_ctrl_c_is_one_message",
+        "`eager.load` reads files": "tests/eager/serialization/test_torch_files.py tests/eager/serialization/test_hostile_files.py tests/eager/serialization/test_torch_files.py::test_what_the_user_allows tests/eager/serialization/test_torch_files.py::test_tensors_that_lie_in_the_file",
+        "`eager.utils.data` has PyTorch's": "tests/eager/utils/test_data.py tests/eager/utils/test_workers.py::test_one_seed_gives_one_epoch tests/eager/utils/test_workers.py::test_streams_are_shared_out_by_the_program",
+        "* Batches come through shared memory": "tests/eager/utils/test_workers.py::test_leaving_a_loop_ends_its_workers tests/eager/utils/test_workers.py::test_no_memory_is_one_message tests/eager/utils/test_workers.py::test_everything_that_can_be_in_a_batch_arrives",
+        "* An exception of a worker": "tests/eager/utils/test_workers.py::test_an_exception_is_raised_where_its_batch_would_be tests/eager/utils/test_workers.py::test_a_worker_that_dies_is_named tests/eager/utils/test_workers.py::test_ctrl_c_is_one_message",
         "* A worker computes on one thread": "tests/eager/utils/test_workers.py::"
         "test_a_fork_in_the_middle_of_a_step "
         "tests/eager/utils/test_workers.py::test_what_a_worker_knows_of_itself",
@@ -352,11 +340,19 @@ CLAIMS = {
         "On a simulated GPU": DEVICE
         + "test_profile_of_device.py::test_kernels_and_copies_by_the_model",
         "Without a word in the program": PROFILE + "debugging_tells_of_each_kernel",
-        "`eager.profiler` has": "tests/eager/test_profiler.py::test_events_and_averages "
-        "tests/eager/test_profiler.py::test_options_that_would_do_nothing_raise",
+        "`eager.profiler` has": "tests/eager/test_profiler.py::test_events_and_averages tests/eager/test_profiler.py::test_options_that_would_do_nothing_raise",
         "Other profilers see": PROFILE + "results_are_those_without_and_the_object_stays_as_it_is",
         "The rows sum to": PROFILE + "results_are_those_without_and_the_object_stays_as_it_is",
         "`roof` is the share": PROFILE + "the_peaks_are_kept",
+        '`jit(fn, mode="background")`': BACKGROUND,
+        "A plain step of `gpt`": LIMIT,
+        "Nothing else changes": BACKGROUND + " tests/never_wrong/test_never_wrong.py",
+        "* `step.wait()` waits": BACKGROUND + "::test_what_shows_it",
+        "* One version is compiled": BACKGROUND + "::test_settings_are_those_of_the_call",
+        "* A `backward()` outside": BACKGROUND,
+        "* Calls wait where": BACKGROUND + " " + RANKS + "three_ranks",
+        "* When the program ends": "tests/codegen/runtime/test_beside.py",
+        "* `check_nans=True` raises": BACKGROUND + "::test_modes_that_are_not_there",
         "`python -m benchmarks.roofline`": ROOFLINE,
         "![Each step by its parts": LINKS,
         "The picture is of one": ROOFLINE,
@@ -376,8 +372,7 @@ CLAIMS = {
         "**Is it the compiler?**": "tests/jitcap/test_jit.py::test_stance_eager_runs_the_function_itself tests/jitcap/verify/test_verify.py",
         "**What was compiled?**": SELF + "test_what_is_counted "
         "tests/jitcap/test_jit.py::test_guards_recompile_and_say_why",
-        "**How to read it.**": "tests/jitcap/base/test_texts.py tests/jitcap/graph/test_listing.py "
-        "tests/jitcap/test_explain.py",
+        "**How to read it.**": "tests/jitcap/base/test_texts.py tests/jitcap/graph/test_listing.py tests/jitcap/test_explain.py",
         "A record begins with its kind": BREAKS + "test_the_record " + BREAKS + "test_same_answer",
         **{
             f"* **{kind}**": BREAKS

@@ -9,7 +9,7 @@ import eager
 import eager.distributed as dist
 from eager import nn
 from eager.nn.parallel import DistributedDataParallel
-from jitcap import explain, jit, stance
+from jitcap import JitcapWarning, explain, jit, stance
 from jitcap.graph.show import reload
 
 F = nn.functional
@@ -225,6 +225,23 @@ def plain_beside_compiled(r, n):
         assert run.stats.discards == discards * (r > 0), run.stats
 
 
+def in_the_background(r, n):
+    """All ranks change to compiled code at the same call, so that is the first one."""
+
+    def step(x):
+        y = x * 2
+        dist.all_reduce(y)
+        return y + 1
+
+    run = jit(step, mode="background")
+    with pytest.warns(JitcapWarning, match="several ranks change to compiled code at one call"):
+        assert (run(eager.ones(2)) == 2 * n + 1).all()
+    assert (run.stats.compiles, run.stats.tasks) == (1, [])
+    for _ in range(2):
+        assert (run(eager.ones(2)) == 2 * n + 1).all()
+    assert run.stats.discards == 0
+
+
 def a_run_that_one_rank_gives_up(r, n):
     """What it takes again is not what the others take next."""
 
@@ -247,6 +264,7 @@ def a_run_that_one_rank_gives_up(r, n):
 
 CASES = (
     plain_beside_compiled,
+    in_the_background,
     a_run_that_one_rank_gives_up,
     halves,
     kinds_of_elements,

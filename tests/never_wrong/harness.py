@@ -443,6 +443,17 @@ def check(name: str, cache: Path) -> str:
             os.environ["JITCAP_CACHE_DIR"] = before
 
 
+def check_in_background(name: str) -> str:
+    """What is wrong with a case whose versions are made while the program goes on: captured, and
+    then run plainly; empty if nothing."""
+    each = CASES[name]
+    want, _ = run(each, lambda step: step)
+    jitcap.reset()
+    with at_most(SECONDS):
+        got, _ = run(each, functools.partial(jit, backend="eager", mode="background"))
+    return difference(got, want)
+
+
 def _check(each: Case) -> str:
     want, _ = run(each, lambda step: step)
     again, _ = run(each, lambda step: step)

@@ -37,7 +37,16 @@ from jitcap.base.call_policy import (
     is_native,
     is_python_class,
 )
-from jitcap.base.origin import GLOBALS, Attribute, Contents, Fixed, Item, Origin
+from jitcap.base.origin import (
+    GLOBALS,
+    Attribute,
+    Contents,
+    Fixed,
+    Item,
+    Origin,
+    PartialDict,
+    partial_dict,
+)
 from jitcap.base.terms import Term, attribute, method, text
 from jitcap.capture.epilogue_writes import Emitter, attributes
 from jitcap.capture.inputs import Shadow
@@ -391,10 +400,16 @@ class PartialKind(NativeKind):
         args = s.outside.load(real.args, Attribute(origin, "args"))
         keywords = s.outside.load(real.keywords, Attribute(origin, "keywords"))
         s.settle(keywords)
-        if real.__dict__:
+        held, place = partial_dict(real), PartialDict(origin)
+        if held:
             return OPAQUE.load(s, real, origin)
-        s.guard(Length, Attribute(origin, "__dict__"), 0)
-        return s.outside.register(Shadow(real, origin, functools.partial(fn, *args, **keywords)))
+        made = functools.partial(fn, *args, **keywords)
+        if held is None:
+            s.guard(Is, place, None)
+        else:
+            s.guard(Length, place, 0)
+            vars(made)  # has one from now on, too
+        return s.outside.register(Shadow(real, origin, made))
 
     def to_native(self, s: Session, value: Any) -> Any:
         self.settle(s, value, 0)

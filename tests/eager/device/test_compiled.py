@@ -51,6 +51,26 @@ def batch(place="cpu"):
     return eager.tensor(X).to(place), eager.tensor([0, 1, 2, 1]).to(place)
 
 
+def test_a_step_that_is_compiled_in_the_background():
+    """Plain calls, and then replays, on the same memory: as a step that waits for its program."""
+    found = []
+    for mode in (None, "background"):
+        model, _, plain = classifier("cuda", compiled=False)
+        step = jit(plain, mode=mode)
+        x, y = batch("cuda")
+        losses = []
+        for i in range(6):
+            losses.append(step(x, y).item())
+            if i == 2:
+                step.wait()
+        assert (step.stats.compiles, step.stats.tasks) == (1, [])
+        assert step.stats.replays > 0
+        found.append((losses, [p.tolist() for p in model.parameters()]))
+    for mine, other in zip(*found, strict=True):
+        for a, b in zip(mine, other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
 def test_a_step_is_one_program_whose_state_stays_where_it_is():
     _, plain_optimizer, plain = classifier("cpu", compiled=False)
     model, optimizer, step = classifier("cuda")

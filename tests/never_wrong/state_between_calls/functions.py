@@ -83,6 +83,22 @@ def a_partial_of_a_partial_is_returned():
 
 
 @case("functions")
+def a_partial_that_has_a_dictionary_is_not_joined():
+    """Not even by who has only asked for it."""
+
+    def helper(*args, **kwargs):
+        return args, kwargs
+
+    part = functools.partial(helper, 1, a=2)
+
+    def step(x):
+        new = functools.partial(part, x, b=3)
+        return new.func is part, new.args, new.keywords
+
+    return scene(step, lambda: vars(part), nothing)
+
+
+@case("functions")
 def a_partial_with_attributes():
     part = functools.partial(lambda x: x * part.scale)
     part.scale = 2

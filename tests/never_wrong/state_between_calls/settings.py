@@ -91,7 +91,7 @@ def the_number_of_threads_is_asked():
         return eager.get_num_threads(), x
 
     program = scene(step, lambda: eager.set_num_threads(eager.get_num_threads() + 1))
-    program.close = lambda: vars(config).pop("threads")
+    program.close = lambda: config._assigned.pop("threads")
     return program
 
 
@@ -103,7 +103,7 @@ def the_number_of_threads_is_set_inside():
         return eager.get_num_threads() - before, x
 
     program = scene(step)
-    program.close = lambda: vars(config).pop("threads")
+    program.close = lambda: config._assigned.pop("threads")
     return program
 
 

@@ -139,7 +139,7 @@ SUPPORT: Final = frozenset(
     {"team.cpp", *map("product_{}.cpp".format, PRODUCTS)}
 )  # sources of the objects themselves
 _support_lock = lock()  # held while one is made
-_begin_lock = lock()  # held until a compiler that was started is known
+_begin_lock = lock()  # held until compilers that were started are known
 
 
 def provide_team() -> None:
@@ -160,23 +160,12 @@ def _provide(fields: Mapping[str, str], sources: Mapping[str, str]) -> None:
         name = next(iter(sources))
         if name in _unavailable or all(getattr(api(), field) for field in fields):
             return
-        with _begin_lock:
-            if _ended.is_set():
-                return
-            try:
-                built = build_shared(sources, isa_flags(config.isa))
-            except build.NoCompiler as error:  # a graph came from the cache without it
-                _lacks(name, error)
-                return
-            _compiling.append(built)
         try:
-            library = ctypes.PyDLL(str(built.result()))
-        except (build.CompileError, OSError) as error:
-            if not _ended.is_set():
+            library = ctypes.PyDLL(str(build_shared(sources, isa_flags(config.isa)).result()))
+        except (build.NoCompiler, build.CompileError, OSError) as error:
+            if not _ended.is_set():  # a graph may come from the cache without it
                 _lacks(name, error)
             return
-        finally:
-            _compiling.remove(built)
         if hasattr(library, "jitcap_init"):
             library.jitcap_init(ctypes.byref(api()))
         for field, symbol in fields.items():
@@ -216,17 +205,17 @@ def prefetch(products: Collection[str]) -> None:
 
 
 def _at_exit() -> None:
-    """A program that ends before its graph is compiled leaves no compiler behind, nor its files."""
+    """A program that ends while something is compiled leaves no compiler behind, nor its files."""
     with _begin_lock:
         _ended.set()
-    for compiling in tuple(_compiling):  # a thread takes its own out
-        compiling.close()
+    for each in tuple(_at_work):  # a thread takes its own out
+        each.close()
 
 
 _ended: Final = threading.Event()
-_compiling: Final[list[Pending[Path]]] = []
+_at_work: Final[set[contextlib.ExitStack]] = set()  # what ends compilers, and removes their files
 atexit.register(_at_exit)
-os.register_at_fork(after_in_child=_compiling.clear)  # which are the parent's
+os.register_at_fork(after_in_child=_at_work.clear)  # which are the parent's
 
 
 ISA_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -315,7 +304,9 @@ def _begun(
         )
     keys = {n: cache.digest("object", made_by, text) for n, text in libraries.items()}
     kept = {name: store.get(k) for name, k in keys.items()}
-    with contextlib.ExitStack() as stack:
+    with _begin_lock, contextlib.ExitStack() as stack:
+        if _ended.is_set() and threading.current_thread() is not threading.main_thread():
+            raise build.CompileError("the process ends")
         folder = scratch.folder("object")
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         out = folder / "graph.so"
@@ -325,6 +316,8 @@ def _begun(
         compiled = build.compile_shared(files, out, flags=flags, objects=objects)
         stack.callback(compiled.close)
         opened = stack.pop_all()
+        opened.callback(_at_work.discard, opened)
+        _at_work.add(opened)
 
     def keep() -> Path:
         compiled.result()
