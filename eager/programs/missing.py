@@ -27,9 +27,10 @@ _asked: Final[dict[tuple[str, str], None]] = {}  # name and place, in order
 
 def note(name: str, place: str | None = None) -> None:
     """Note a name of PyTorch's that is missing, asked for by a line of the program (the one that
-    runs). What other packages look for is not noted: they can do without, or fail."""
+    runs). What other packages look for is not noted: they can do without, or fail; nor is what the
+    compiler's own packages import late."""
     place = _line() if place is None else place
-    if place and not name.endswith("__"):
+    if place and not name.endswith("__") and not name.startswith(("codegen.", "jitcap.")):
         known = f"torch{name.removeprefix('eager')}" if name.startswith("eager.") else name
         _asked.setdefault((known, place))
 
