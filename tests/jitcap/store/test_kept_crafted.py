@@ -14,6 +14,7 @@ import sys
 import pytest
 
 import eager
+import jitcap.compile.device_parts  # noqa: F401 - ours, imported when the first version asks
 from codegen.runtime import cache
 from jitcap import config, jit
 from jitcap.capture.version import MISS, Options
