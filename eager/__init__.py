@@ -75,6 +75,9 @@ from eager.base.dtype import int64 as int64
 from eager.base.dtype import promote_types as promote_types
 from eager.base.dtype import set_default_dtype as set_default_dtype
 from eager.base.dtype import uint8 as uint8
+from eager.base.stub_modules import export as export
+from eager.base.stub_modules import futures as futures
+from eager.base.stub_modules import fx as fx
 from eager.base.stub_modules import library as library
 from eager.base.stub_modules import mps as mps
 from eager.base.stub_modules import mtia as mtia
@@ -99,6 +102,7 @@ from eager.core import printing as printing
 from eager.core import return_types as return_types
 from eager.core import storage as storage
 from eager.core import tensor as _tensor
+from eager.core.casts import get_autocast_cpu_dtype as get_autocast_cpu_dtype
 from eager.core.casts import get_autocast_dtype as get_autocast_dtype
 from eager.core.casts import get_autocast_gpu_dtype as get_autocast_gpu_dtype
 from eager.core.casts import is_autocast_cpu_enabled as is_autocast_cpu_enabled
@@ -173,6 +177,7 @@ newaxis = None
 strided = _STRIDED
 sparse_coo, sparse_csr, sparse_csc = sparse.COO, sparse.CSR, sparse.CSC
 preserve_format = contiguous_format = None  # memory formats: there is one, row-major
+layout, memory_format = type(strided), type(preserve_format)  # in annotations
 channels_last, channels_last_3d = "eager.channels_last", "eager.channels_last_3d"
 
 

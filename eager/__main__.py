@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from eager.base import launchers
 from eager.base.run_script import run_module, run_script
 from eager.programs import missing, names, stand_in
 
@@ -33,7 +34,8 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(USAGE)
         return 2
     stand_in.install()
-    missing.report_at_exit()
+    launchers.set_variables()
+    missing.report_at_exit(names.reason_of)
     try:
         (run_module if as_module else run_script)(name, rest)
     except Exception as error:

@@ -12,6 +12,7 @@ from typing import Any
 from eager import autograd
 from eager.autograd import is_grad_enabled
 from eager.autograd.grad_mode import recording
+from eager.autograd.transposed import forward_derivatives
 from eager.autograd.vmapped import directions
 from eager.autograd.vmapped import vmap as vmap
 from eager.base.compat_warnings import refuse
@@ -111,6 +112,12 @@ def _settled_here(result: Tensor, own: set[int], keep: bool) -> Tensor:
         else:
             stack += [e[0] for e in node.edges if e is not None]
     return bare(result)
+
+
+def _linear(outs: Sequence[Tensor], ins: Sequence[Tensor], dual: Sequence[Any]) -> list[Tensor]:
+    """u^T J, whose derivative by u (`dual`) is J."""
+    with forward_derivatives():
+        return _gradients(outs, ins, dual)
 
 
 def _gradients(outs: Sequence[Tensor], ins: Sequence[Tensor], v: Sequence[Any]) -> list[Tensor]:
@@ -260,7 +267,7 @@ def jvp(
         out, aux = _parted(func(*changed), has_aux)
         ins, outs = _leaves(changed), _outputs(out, "jvp(f, primals, tangents)")
         dual = _dual(outs)
-        products = _gradients(_gradients(outs, ins, dual), dual, _leaves(tangents))
+        products = _gradients(_linear(outs, ins, dual), dual, _leaves(tangents))
     own = {id(x) for x in [*ins, *dual]}
 
     def settled(x: Tensor) -> Tensor:
@@ -344,7 +351,7 @@ def _by_columns(
         out, aux = _parted(func(*changed, **kwargs), has_aux)
         ins, outs = _leaves(chosen), _outputs(out, "jvp(f, primals, tangents)")
         dual = _dual(outs)
-        linear = _gradients(outs, ins, dual)  # u^T J, linear in u
+        linear = _linear(outs, ins, dual)
         own = {id(x) for x in [*ins, *dual]}
         blocks = [_columns(linear, i, ins[i], dual, own, keep) for i in range(len(ins))]
     by_out = iter([_fill(chosen, [b[k] for b in blocks]) for k in range(len(outs))])
@@ -371,7 +378,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         out = func(*changed)
         ins, outs = _leaves(changed), _outputs(out, "linearize(f, *primals)")
         dual = _dual(outs)
-        linear = _gradients(outs, ins, dual)
+        linear = _linear(outs, ins, dual)
     own = {id(x) for x in [*ins, *dual]}
 
     def product(*tangents: Any) -> Any:

@@ -7,17 +7,37 @@ together with the step that calls them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from eager.nn.modules.module import Module as ScriptModule
+from eager.nn.modules.module import Module
 
 T = TypeVar("T")
 
 __all__ = [
-    "Attribute", "Final", "ScriptModule", "annotate", "export", "freeze", "ignore", "interface",
-    "is_scripting", "is_tracing", "optimize_for_inference", "script", "script_if_tracing",
-    "script_method", "trace", "unused",
+    "Attribute",
+    "Final",
+    "Future",
+    "ScriptModule",
+    "annotate",
+    "export",
+    "fork",
+    "freeze",
+    "ignore",
+    "interface",
+    "is_scripting",
+    "is_tracing",
+    "optimize_for_inference",
+    "script",
+    "script_if_tracing",
+    "script_method",
+    "trace",
+    "unused",
+    "wait",
 ]  # fmt: skip
+
+
+class ScriptModule(Module):
+    """A module whose methods TorchScript would compile: one as any. No other module is one."""
 
 
 def script(obj: T, *_: Any, **__: Any) -> T:
@@ -52,6 +72,31 @@ def annotate(the_type: Any, the_value: T) -> T:
 def Attribute(value: T, the_type: Any) -> T:
     """The value of an attribute: annotations change nothing."""
     return value
+
+
+def fork(func: Callable[..., T], *args: Any, **kwargs: Any) -> Future[T]:
+    """`func` of these arguments, called at once: `wait` gives its result."""
+    return Future(func(*args, **kwargs))
+
+
+def wait(future: Future[T]) -> T:
+    """Result of a call that was forked."""
+    return future.wait()
+
+
+class Future(Generic[T]):
+    """A call that was forked, and is done."""
+
+    def __init__(self, value: T) -> None:
+        self._value = value
+
+    def wait(self) -> T:
+        return self._value
+
+    value = wait
+
+    def done(self) -> bool:
+        return True
 
 
 def is_scripting() -> bool:

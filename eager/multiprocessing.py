@@ -11,6 +11,9 @@ from multiprocessing import *  # noqa: F403 - every name of Python's module
 from multiprocessing import get_context
 from typing import Any, Final
 
+from eager.base import launchers
+from eager.base.compat_warnings import warn_once
+
 _STRATEGIES: Final = ("file_descriptor", "file_system")
 _chosen = [_STRATEGIES[0]]
 
@@ -64,7 +67,13 @@ def spawn(
     start_method: str = "spawn",
 ) -> SpawnContext | None:
     """`fn(rank, *args)` in `nprocs` new processes; waits for them, or gives their context if not
-    `join`."""
+    `join`. Where a launcher of MPI has started so many on this machine, `fn` runs in this one, as
+    its rank among them."""
+    place = launchers.on_node()
+    if nprocs > 1 and place is not None and place[1] == nprocs:
+        warn_once("spawn", f"spawn: the launcher started {nprocs} ranks: fn runs in each of them")
+        fn(place[0], *args)
+        return None if join else SpawnContext([])
     context: Any = get_context(start_method)
     processes = [
         context.Process(target=fn, args=(rank, *args), daemon=daemon) for rank in range(nprocs)

@@ -2,9 +2,9 @@
 processes of it, started by mpiexec.
 
 Each process has the variables that PyTorch's launcher sets (RANK, WORLD_SIZE, LOCAL_RANK,
-LOCAL_WORLD_SIZE), and one that ends by an exception, by `sys.exit` with another status than 0, or
-by a signal ends the job. The last line says which rank it was. Shared memory that MPI leaves behind
-is removed.
+LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT), and one that ends by an exception, by `sys.exit` with
+another status than 0, or by a signal ends the job. The last line says which rank it was. Shared
+memory that MPI leaves behind is removed.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _PLACES: Final = (  # variables of launchers: the number of a process, and of ho
     ("PMI_RANK", "PMI_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
 )
+_UNUSED: Final = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}  # programs read and show them
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108
 _GRACE: Final = 1.0  # seconds that MPI has to end a job
 _NOTES: Final = "_JITCAP_LAUNCH_NOTES"  # a variable: the folder where they leave notes
@@ -193,6 +194,8 @@ def _run(arguments: Sequence[str]) -> NoReturn:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     numbers = (world.rank, world.size, node.rank, node.size)
     os.environ.update(zip(names, map(str, numbers), strict=True))
+    for name, value in _UNUSED.items():
+        os.environ.setdefault(name, value)
     is_module = arguments[0] == "-m"
     script, *rest = arguments[1:] if is_module else arguments
     sys.argv = [script, *rest]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from eager.autograd import grad, is_grad_enabled
 from eager.autograd.grad_mode import recording
+from eager.autograd.transposed import forward_derivatives
 from eager.core.dispatch import variable
 from eager.core.tape import full
 from eager.core.tensor import Tensor
@@ -79,7 +80,8 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     with recording():
         back = variable(full(0, tensor.aval))
         ins = [dual for dual, _ in _level.duals]
-        swept = grad(tensor, ins, back, create_graph=True, allow_unused=True)
+        with forward_derivatives():
+            swept = grad(tensor, ins, back, create_graph=True, allow_unused=True)
         reached = [
             (product, tangent.to(dual.dtype))
             for product, (dual, tangent) in zip(swept, _level.duals, strict=True)

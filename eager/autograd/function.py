@@ -10,9 +10,10 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from eager.autograd.grad_mode import is_grad_enabled, no_grad
+from eager.autograd.transposed import transposed
 from eager.core.batched import Batched, Level
 from eager.core.dispatch import innermost, lifted
 from eager.core.tape import FREED, Node, Saved, differentiable, full, mode, require_savable
@@ -32,6 +33,8 @@ class FunctionCtx:
     _dirty: tuple[Tensor, ...] = ()
     _materialize = True
     _records = False  # whether the call goes on the tape
+    _forward: tuple[Saved | None, ...] = ()  # what is saved for `jvp`
+    _in_jvp = False
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors for `backward`, which is an error there if they were written since."""
@@ -42,14 +45,18 @@ class FunctionCtx:
         self._saved = tuple(None if t is None else Saved(t, type(self).__name__) for t in tensors)
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Nothing is kept: forward derivatives are those of `backward` (see `eager.func.jvp`)."""
+        """Keep tensors for `jvp`: they are its `saved_tensors`."""
         _require_tensors("save_for_forward", tensors)
+        name = type(self).__name__
+        kept = tensors if self._records else ()
+        self._forward = tuple(None if t is None else Saved(t, name) for t in kept)
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
         if self._saved is None:
             raise RuntimeError(FREED)
-        return tuple(None if s is None else s.get() for s in self._saved)
+        saved = self._forward if self._in_jvp and self._forward else self._saved
+        return tuple(None if s is None else s.get() for s in saved)
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """These results have no gradient."""
@@ -74,13 +81,17 @@ def _require_tensors(name: str, values: Sequence[Any]) -> None:
 
 
 class Derivative(Protocol):
-    """The backward of a Function, and its name."""
+    """The backward of a Function (None: there is `jvp` alone), its `jvp`, if it has one, and its
+    name."""
 
     __name__: str
     original: Any
 
     @property
-    def backward(self) -> Callable[..., Any]: ...
+    def backward(self) -> Callable[..., Any] | None: ...
+
+    @property
+    def jvp(self) -> Callable[..., Any] | None: ...
 
 
 class FunctionNode(Node):
@@ -120,7 +131,13 @@ class FunctionNode(Node):
             pairs = zip(grads, self.outs, strict=True)
             grads = [full(0, aval) if g is None else g for g, aval in pairs]
         every = [None if i is None else grads[i] for i in self.layout]
-        given = self.function.backward(self.ctx, *every)
+        backward, jvp = self.function.backward, self.function.jvp
+        if jvp is not None and (backward is None or mode.tangents):
+            avals = iter(self.avals)
+            each = [next(avals) if tensor else None for tensor in self.is_tensor]
+            return self._checked(transposed(jvp, self.ctx, each, every))
+        assert backward is not None
+        given = backward(self.ctx, *every)
         return self._checked(given if isinstance(given, tuple) else (given,))
 
     def _checked(self, given: tuple[Any, ...]) -> list[Any]:
@@ -154,8 +171,8 @@ class FunctionNode(Node):
         return found
 
     def release(self) -> None:
-        if self.ctx._saved:
-            self.ctx._saved = None
+        if self.ctx._saved or self.ctx._forward:
+            self.ctx._saved, self.ctx._forward = None, ()
 
 
 def _reduces_to(shape: Sequence[Any], goal: Sequence[Any]) -> bool:
@@ -174,8 +191,12 @@ class Function:
     as `MyFunction.apply(*args)`. `backward` gets one gradient per result of `forward` and returns
     one per argument, None for what is no tensor; RuntimeError for another number or shape.
 
-    Forward derivatives (`func.jvp`) and `func.vmap` follow from these: static methods named `jvp`
-    and `vmap` are not called."""
+    Forward derivatives (`func.jvp`) and `func.vmap` follow from these. A Function may have its own:
+    `jvp(ctx, *tangents)`, from which a `backward` that is left out follows, and
+    `vmap(info, in_dims, *args)`, which gives (results, out_dims) of all examples and asks for
+    `setup_context`."""
+
+    generate_vmap_rule = False  # PyTorch asks for it; a rule follows with either value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
@@ -196,6 +217,16 @@ class Function:
         )
 
     vjp = backward
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise NotImplementedError("You must implement the jvp function for custom "
+                                  "autograd.Function to use it with forward mode AD.")  # fmt: skip
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        raise NotImplementedError("this Function has no vmap of its own: one follows")
+
     setup_context: Any = None
 
     @classmethod
@@ -227,7 +258,12 @@ class Methods:
         self.signature = forward
         self.forward = wrap(forward)
         self.setup_context = None if setup is None else wrap(setup)
-        self.backward = wrap(self._derivative(cls))
+        jvp, vmap = get(cls, "jvp"), get(cls, "vmap")
+        self.jvp = None if jvp in (None, Function.jvp) else wrap(jvp)
+        self.vmap = None if vmap in (None, Function.vmap) else wrap(vmap)
+        backward = self._derivative(cls)
+        alone = backward is Function.backward and self.jvp is not None
+        self.backward = None if alone else wrap(backward)
 
     def _derivative(self, cls: Any) -> Any:
         backward, vjp = self.get(cls, "backward"), self.get(cls, "vjp")
@@ -268,6 +304,9 @@ def call(methods: Methods, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     """`forward` of these arguments, and the call on the tape."""
     if kwargs or methods.setup_context is not None:
         args = methods.bound(args, kwargs)
+    level = None if methods.vmap is None else innermost(args)
+    if level is not None:
+        return _call_for_all(methods, level, args)
     ctx = FunctionCtx()
     ctx.needs_input_grad = tuple(isinstance(a, Tensor) and _is_wanted(a) for a in args)
     ctx._records = mode.enabled and any(ctx.needs_input_grad)
@@ -282,6 +321,51 @@ def call(methods: Methods, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if ctx._records:
         outs = _record(methods, ctx, args, outs, ctx._dirty, ctx._non_differentiable)
     return outs if isinstance(result, tuple) else outs[0]
+
+
+class VmapInfo(NamedTuple):
+    """Number of examples, and the `randomness` of the `vmap`, for a Function's own rule."""
+
+    batch_size: int
+    randomness: str
+
+
+def _call_for_all(methods: Methods, level: Level, args: tuple[Any, ...]) -> Any:
+    """A call in a mapped function, by the user's rule for all examples: outside of it. Inside, it
+    is on the tape as any call is."""
+    if methods.setup_context is None:
+        raise RuntimeError(
+            f"{methods.__name__} has a vmap: such a Function needs the setup_context staticmethod, "
+            "and a forward without ctx"
+        )
+    arrays = [lifted(level, a)._array if isinstance(a, Tensor) else None for a in args]
+    dims = tuple(0 if array is not None and array.mapped else None for array in arrays)
+    values = [a if at is None else at.value for a, at in zip(args, arrays, strict=True)]
+    info, before = VmapInfo(level.size, level.randomness), mode.levels
+    mode.levels = tuple(each for each in before if each.number < level.number)
+    try:
+        assert methods.vmap is not None
+        result, out_dims = methods.vmap(info, dims, *values)
+    finally:
+        mode.levels = before
+    outs = result if isinstance(result, tuple) else (result,)
+    places = out_dims if isinstance(out_dims, tuple | list) else (out_dims,) * len(outs)
+    outs = tuple(_one_of(level, *pair) for pair in zip(outs, places, strict=True))
+    ctx = FunctionCtx()
+    ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+    ctx._records = mode.enabled and any(ctx.needs_input_grad)
+    if ctx._records:
+        with no_grad():
+            methods.setup_context(ctx, args, outs if isinstance(result, tuple) else outs[0])
+        outs = _record_here(methods, ctx, args, outs, ctx._non_differentiable)
+    return outs if isinstance(result, tuple) else outs[0]
+
+
+def _one_of(level: Level, out: Any, dim: int | None) -> Any:
+    """The result for one example, where those of all lie along `dim` (None: all have this one)."""
+    if not isinstance(out, Tensor):
+        return out
+    return wrap(Batched(level, out if dim is None else out.movedim(dim, 0), dim is not None))
 
 
 def _is_wanted(a: Tensor) -> bool:
@@ -316,6 +400,17 @@ def _record(
     inputs = {id(a) for a in args if isinstance(a, Tensor)} - {id(a) for a in dirty}
     outs = tuple(bare(t) if isinstance(t, Tensor) and id(t) in inputs else t for t in outs)
     outs = _record_outside(methods, ctx, args, outs, dirty, constant)
+    return _record_here(methods, ctx, args, outs, constant)
+
+
+def _record_here(
+    methods: Derivative,
+    ctx: FunctionCtx,
+    args: Sequence[Any],
+    outs: tuple[Any, ...],
+    constant: Sequence[Tensor],
+) -> tuple[Any, ...]:
+    """Put the call on the tape of the innermost mapped function, or the one outside of all."""
     tensors = [t for t in outs if isinstance(t, Tensor)]
     if not any(isinstance(a, Tensor) and a._requires_grad for a in args):
         return outs
@@ -340,8 +435,25 @@ class _Outside:
         self.original: Any = inside.original
         self.inside, self.level, self.mapped = inside, level, mapped
 
-    def backward(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
+    @property
+    def backward(self) -> Callable[..., Any] | None:
+        return None if self.inside.backward is None else self._backward
+
+    @property
+    def jvp(self) -> Callable[..., Any] | None:
+        return None if self.inside.jvp is None else self._jvp
+
+    def _jvp(self, ctx: Any, *tangents: Any) -> tuple[Any, ...]:
+        pairs = zip(tangents, self.mapped, strict=True)
+        given = [None if t is None else wrap(Batched(self.level, t, of)) for t, of in pairs]
+        assert self.inside.jvp is not None
+        found = self.inside.jvp(ctx, *given)
+        found = found if isinstance(found, tuple) else (found,)
+        return tuple(self._total(t, True) if isinstance(t, Tensor) else t for t in found)
+
+    def _backward(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
         given = [None if g is None else wrap(Batched(self.level, g, True)) for g in grads]
+        assert self.inside.backward is not None
         found = self.inside.backward(ctx, *given)
         found = found if isinstance(found, tuple) else (found,)
         return tuple(

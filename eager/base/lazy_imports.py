@@ -16,7 +16,7 @@ from typing import Any, Final
 from eager.base.misspelled import unknown
 
 PARTS: Final = {
-    "eager": ("array_api", "distributed", "distributions", "hub", "multiprocessing"),
+    "eager": ("array_api", "distributed", "distributions", "hub", "multiprocessing", "overrides"),
     "eager.utils": ("benchmark", "collect_env", "data", "model_zoo", "tensorboard"),
     "codegen.targets": ("triton",),
     "jitcap.compile": ("device_parts",),

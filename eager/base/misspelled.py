@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 observers: Final[list[Callable[[str, str], object]]] = []  # of what modules do not have
+reasons: Final[list[Callable[[str, str], str]]] = []  # why a module does not have a name, if known
 _ELSEWHERE: Final = ("eager", "eager.nn", "eager.nn.functional", "eager.optim", "eager.linalg")
 
 
@@ -30,9 +31,9 @@ def unknown(module: str, name: str) -> AttributeError:
     object, so that Python does not suggest once more."""
     for tell in observers:
         tell(module, name)
-    return AttributeError(
-        f"module {module!r} has no attribute {name!r}{_hint(module, name)}", name=name
-    )
+    why = next((found for ask in reasons if (found := ask(module, name))), "")
+    after = f": {why}" if why else _hint(module, name)
+    return AttributeError(f"module {module!r} has no attribute {name!r}{after}", name=name)
 
 
 @lru_cache(maxsize=256)

@@ -36,6 +36,12 @@ class Absent:
             tell(f"eager.{self.__name__}")
         raise RuntimeError(f"{self.__name__}: {self._why}")
 
+    def __instancecheck__(self, value: object) -> bool:
+        return False  # nothing is one
+
+    def __mro_entries__(self, bases: Any) -> NoReturn:
+        self()
+
     def __or__(self, other: Any) -> Any:
         return Union[self, other]  # noqa: UP007  # what `|` means between types
 
@@ -59,6 +65,10 @@ def absent(name: str, why: str, questions: str = "is_available") -> ModuleType:
     return module
 
 
+export = absent("export", "jitcap.export keeps a program as a file", "")
+futures = absent("futures", "operations run one after the other", "")
+fx = absent("fx", "jitcap.explain shows a graph; programs do not change it", "")
+vars(fx)["wrap"] = lambda fn_or_name: fn_or_name  # says that tracing is not to look inside
 library = absent(
     "library",
     "operations of one's own are made by jitcap.custom_op, with their shape and their derivative, "

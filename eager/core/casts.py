@@ -45,6 +45,11 @@ def get_autocast_dtype(device_type: str) -> DType:
     return _on(device_type) or (dt.bfloat16 if device_type == "cpu" else dt.float16)
 
 
+def get_autocast_cpu_dtype() -> DType:
+    """`get_autocast_dtype` of the CPU."""
+    return get_autocast_dtype("cpu")
+
+
 def get_autocast_gpu_dtype() -> DType:
     """`get_autocast_dtype("cuda")`, by its older name."""
     return get_autocast_dtype("cuda")

@@ -40,6 +40,7 @@ class _Mode(threading.local):
     rows: tuple[int, int] | None = None  # draws are of this part, of so many, of a larger batch
     levels: tuple[Level, ...] = ()  # the mapped functions that run, the innermost last
     behind: Any = None  # the node whose derivative is being taken
+    tangents = False  # a sweep is for tangents: a Function's `jvp` is asked
     anomaly: Anomaly | None = None  # look at the gradients of every derivative
     saved_hooks: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # pack and unpack
     at_end: tuple[Callable[[], None], ...] = ()  # of the backward that runs: who waits for it

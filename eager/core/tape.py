@@ -12,6 +12,7 @@ import heapq
 import itertools
 import traceback
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -88,7 +89,8 @@ class Node:
 
 
 class AccumulateGrad:
-    """Node at the end of the tape: it adds to the gradient of a leaf, `variable`."""
+    """Node at the end of the tape: it adds to the gradient of a leaf, `variable`. One object for a
+    leaf, as long as somebody has it."""
 
     next_functions: tuple[Any, ...] = ()
 
@@ -98,18 +100,58 @@ class AccumulateGrad:
     def name(self) -> str:
         return "torch::autograd::AccumulateGrad"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AccumulateGrad) and other.variable is self.variable
+    def register_hook(self, fn: Callable[..., Any]) -> Any:
+        """Call `fn((), (gradient,))` after a gradient was added to `variable.grad`."""
+        return _AfterAccumulating(self.variable, fn)
 
-    def __hash__(self) -> int:
-        return hash((AccumulateGrad, id(self.variable)))
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn((gradient,))` before a gradient is added: a tuple that it returns takes the
+        place of that."""
+
+        def hook(grad: Tensor) -> Any:
+            changed = fn((grad,))
+            return changed[0] if isinstance(changed, tuple) else changed
+
+        return self.variable.register_hook(hook)
 
     def __repr__(self) -> str:
         return "<AccumulateGrad>"
 
 
+class _AfterAccumulating:
+    """Two hooks of a leaf that call `fn` of the gradient which has arrived. `remove()` takes them
+    away."""
+
+    def __init__(self, leaf: Tensor, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.arrived: Tensor | None = None
+        self.handles = (
+            leaf.register_hook(self.note),
+            leaf.register_post_accumulate_grad_hook(self.tell),
+        )
+
+    def note(self, grad: Tensor) -> None:
+        self.arrived = grad
+
+    def tell(self, _: Tensor) -> None:
+        self.fn((), (self.arrived,))
+        self.arrived = None
+
+    def remove(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+
+_ends: weakref.WeakValueDictionary[int, AccumulateGrad] = weakref.WeakValueDictionary()
+
+
 def _node_of(target: Any) -> Any:
-    return AccumulateGrad(target) if isinstance(target, Tensor) else target
+    if not isinstance(target, Tensor):
+        return target
+    end = _ends.get(id(target))
+    if end is None:
+        end = _ends[id(target)] = AccumulateGrad(target)
+    return end
 
 
 def _aval(x: Any) -> Aval:
@@ -209,6 +251,34 @@ class OpNode(Node):
             return op.vjp(**given)
         given["g"] = tuple(map(_conj, grads)) if op.n_outputs > 1 else _conj(grads[0])
         return tuple(map(_conj, op.vjp(**given)))
+
+    def __getattr__(self, name: str) -> Any:
+        """Under `_saved_NAME`: what is kept for the derivative, by its name here or PyTorch's."""
+        kind, _, key = name[1:].partition("_")
+        if kind != "saved" or not key:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if self.saved is None:
+            raise RuntimeError(FREED)
+        operands = [operand.lstrip("*") for operand in self.op.operands]
+        theirs = dict(zip(("self", "other"), operands, strict=False)) | {"result": "out"}
+        theirs |= dict(zip(("input", "weight"), operands, strict=False)) | {"output": "out"}
+        theirs |= dict(zip(("base", "exponent"), operands, strict=False))
+        key = key if key in self.saved else theirs.get(key, key)
+        if key not in self.saved:
+            there = ", ".join(f"_saved_{each}" for each in self.saved) or "nothing"
+            raise AttributeError(
+                f"{self.name()} has no {name!r}: it keeps {there}; all that is kept passes through "
+                "the hooks of autograd.graph.saved_tensors_hooks",
+                name=name,
+                obj=self,
+            )
+        value = _unpack(self.saved[key])
+        if not key.startswith("out"):
+            return value
+        if isinstance(value, Tensor):
+            return self._attach(value, int(key.removeprefix("out")))
+        outs = tuple(self._attach(t, i) for i, t in enumerate(value))
+        return outs if self.op.n_outputs > 1 else outs[0]
 
     def _attach(self, bare: Tensor, index: int) -> Tensor:
         """A saved output as it was: on the tape, made by this node."""

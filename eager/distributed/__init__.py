@@ -7,6 +7,7 @@
 
     engine          what a message-passing library does for a group; errors
     mpi             that, on MPI
+    meeting         ranks that no launcher of MPI started; pmi: the process that they ask
     nccl            that, on NCCL for the memory of GPUs
     groups          process groups, ranks, timeouts
     subgroups       a world cut into several

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager.base import launchers
 from eager.base.compat_warnings import warn_once
 from eager.base.dataclass import dataclass
 from eager.distributed import mpi, nccl
@@ -33,7 +34,8 @@ DESCRIPTION: Final = 1 << 14  # bytes of an error that a rank tells the others
 
 
 class Backend:
-    """Names of engines. "mpi" moves the memory of CPUs, "nccl" that of GPUs, too."""
+    """Names of engines. "mpi" moves the memory of CPUs, "nccl" that of GPUs, too; "gloo" means
+    "mpi"."""
 
     MPI = "mpi"
     NCCL = "nccl"
@@ -126,6 +128,7 @@ class _State:
 
     world: ProcessGroup | None = None
     backend: str = Backend.MPI
+    named: str = Backend.MPI  # by the program
     groups: int = 0  # made so far: they get their names from it
     debug: DebugLevel = DebugLevel.DETAIL
 
@@ -152,7 +155,8 @@ def is_nccl_available() -> bool:
     return nccl.is_available() and mpi.is_available()
 
 
-is_gloo_available = is_ucc_available = is_xccl_available = _no
+is_gloo_available = is_mpi_available  # which it means
+is_ucc_available = is_xccl_available = _no
 is_torchelastic_launched = _no
 
 
@@ -174,25 +178,28 @@ def init_process_group(
 ) -> None:
     """Join the job that `mpiexec -n N python train.py` started: every process calls it once.
 
-    `backend`: "mpi" (default), or "nccl", which moves tensors of GPUs by NCCL and all else by MPI
-    (not run on hardware yet). The launcher has given each process its rank, so that
-    `init_method` is "env://" or None, and `world_size` and `rank`, where they are given, are
-    checked. `timeout` (10 minutes) is how long a rank waits in a collective for the others; then it
-    raises DistTimeoutError. An exception that ends one rank ends the job, with its traceback.
+    `backend`: "mpi" (default; "gloo" is taken for it, which is said once), or "nccl", which moves
+    tensors of GPUs by NCCL and all else by MPI (not run on hardware yet). mpiexec has given each
+    process its rank: `world_size` and `rank`, where they are given, are checked, and `init_method`
+    says nothing. Ranks that the program started by itself, or PyTorch's launcher, meet at
+    `init_method` ("tcp://host:port"), or at MASTER_ADDR and MASTER_PORT. `timeout` (10 minutes) is
+    how long a rank waits in a collective for the others; then it raises DistTimeoutError. An
+    exception that ends one rank ends the job that mpiexec started, with its traceback.
 
     Raises RuntimeError if it was called before, where MPI (or nccl4py) is not installed, or where
-    the program was started by another launcher; DistError, on all ranks, where one of them has
+    ranks without mpiexec have no place to meet; DistError, on all ranks, where one of them has
     another program, other versions of packages or other settings; ValueError for another backend or
     other numbers."""
     if is_initialized():
         raise RuntimeError("trying to initialize the default process group twice!")
     chosen = _chosen("init_process_group", backend)
-    if store is not None or (init_method or "env://") != "env://":
+    if store is not None or not (init_method or "env://").startswith(("env://", "tcp://")):
         raise ValueError(
             "init_process_group: ranks find each other by their launcher (mpiexec -n 4 python "
-            f"train.py); leave init_method and store out, got {init_method!r}, {store!r}"
+            "train.py), or at an address, 'env://' or 'tcp://host:port'; got "
+            f"{init_method!r}, {store!r}"
         )
-    engine: Any = mpi.world()
+    engine: Any = mpi.world(rank, world_size, init_method, timeout or default_pg_timeout)
     if chosen == Backend.NCCL:
         engine = nccl.over(engine)
     for what, told, found in (("world_size", world_size, engine.size), ("rank", rank, engine.rank)):
@@ -204,6 +211,8 @@ def init_process_group(
         engine, tuple(range(engine.size)), timeout or default_pg_timeout, group_name or "world"
     )
     GroupMember.WORLD, _state.backend = _state.world, chosen
+    named = str(backend or chosen).lower()
+    _state.named = named if named in vars(Backend).values() else chosen
 
 
 def _chosen(name: str, backend: Any) -> str:
@@ -296,14 +305,15 @@ def get_world_size(group: Any = None) -> int:
 
 
 def get_backend(group: Any = None) -> str:
-    """The name of the engine."""
+    """The name of the engine, as the program said it."""
     resolve(group)
-    return _state.backend
+    return _state.named
 
 
 def get_backend_config(group: Any = None) -> str:
     """The engine of each kind of device."""
-    return f"cpu:{Backend.MPI},cuda:{get_backend(group)}"
+    resolve(group)
+    return f"cpu:{Backend.MPI},cuda:{_state.backend}"
 
 
 def get_default_backend_for_device(device: Any) -> str:
@@ -314,7 +324,8 @@ def get_default_backend_for_device(device: Any) -> str:
 
 def is_backend_available(backend: str) -> bool:
     """True if `init_process_group` takes this name."""
-    found = {Backend.MPI: is_mpi_available, Backend.NCCL: is_nccl_available}.get(backend.lower())
+    mpi_like = dict.fromkeys((Backend.MPI, Backend.GLOO), is_mpi_available)
+    found = (mpi_like | {Backend.NCCL: is_nccl_available}).get(backend.lower())
     return found is not None and found()
 
 
@@ -352,7 +363,10 @@ def get_group_rank(group: Any, global_rank: int) -> int:
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
     """The number of this process among those of its machine, as the launcher says."""
-    for name in ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "LOCAL_RANK"):
+    place = launchers.on_node()
+    if place is not None:
+        return place[0]
+    for name in ("SLURM_LOCALID", "LOCAL_RANK"):
         if name in os.environ:
             return int(os.environ[name])
     if fallback_rank is None:

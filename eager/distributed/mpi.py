@@ -6,19 +6,24 @@ Memory that is only moved goes as bytes. Reductions go in the array's own type; 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.util
 import itertools
+import multiprocessing
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
+from multiprocessing import util
 from typing import Any, Final
 
 import numpy as np
 
-from eager.distributed.engine import DistBackendError, Engine, ReduceOp
+from eager.distributed import meeting
+from eager.distributed.engine import DistBackendError, Engine, ReduceOp, default_pg_timeout
 
 INSTALL: Final = "pip install 'jitcap[distributed]' (mpi4py, and MPICH as a wheel)"
 _NAMES: Final = {
@@ -28,6 +33,7 @@ _NAMES: Final = {
 # Of bools, which PyTorch adds as "or" and multiplies as "and".
 _OF_BOOLS: Final = {"SUM": "LOR", "PROD": "LAND", "MIN": "LAND", "MAX": "LOR", "BAND": "LAND",
                     "BOR": "LOR", "BXOR": "LXOR"}  # fmt: skip
+_OWN: Final = "RANK"
 _TOLD: Final = "WORLD_SIZE"  # by PyTorch's launchers, of the processes that they started
 
 
@@ -36,8 +42,51 @@ def is_available() -> bool:
     return importlib.util.find_spec("mpi4py") is not None
 
 
-def world() -> MPIEngine:
-    """The engine of all ranks; starts MPI. Raises DistBackendError without MPI."""
+def world(
+    rank: int = -1,
+    size: int = -1,
+    init_method: str | None = None,
+    timeout: timedelta = default_pg_timeout,
+) -> MPIEngine:
+    """The engine of all ranks; starts MPI. The ranks are those of mpiexec, or, where it did not
+    start this process, those that come to `init_method` (`rank` and `size`, else the variables of
+    PyTorch's launchers, say which this is). Raises DistBackendError without MPI, or where ranks
+    without a launcher have no address."""
+    told = size if size not in (-1, None) else int(os.environ.get(_TOLD, "1"))
+    with contextlib.ExitStack() as inside:
+        if told > 1 and is_available() and not meeting.is_launched():
+            own, where = _own(rank, told), _where(init_method, told)
+            inside.enter_context(meeting.met(own, told, where, timeout))
+        mpi = _started()
+    engine = MPIEngine(mpi, mpi.COMM_WORLD.Dup())
+    if engine.size == 1 and told > 1:
+        raise _alone(told)
+    return engine
+
+
+def _own(rank: int, told: int) -> int:
+    number = str(rank) if rank not in (-1, None) else os.environ.get(_OWN, "")
+    if not number.isdigit():
+        raise _alone(told)
+    return int(number)
+
+
+def _where(init_method: str | None, told: int) -> tuple[str, int]:
+    found = meeting.address(init_method)
+    if found is None:
+        raise _alone(told)
+    return found
+
+
+def _alone(told: int) -> DistBackendError:
+    return DistBackendError(
+        f"there are to be {told} ranks, and MPI knows of this process alone: start the program by "
+        f"`python -m jitcap.launch -n {told} train.py`, or say where the ranks meet and which this "
+        "is (MASTER_ADDR, MASTER_PORT and RANK, or init_method='tcp://host:port' and rank=)"
+    )
+
+
+def _started() -> Any:
     try:
         from mpi4py import MPI
     except ImportError as error:
@@ -45,14 +94,7 @@ def world() -> MPIEngine:
         raise DistBackendError(f"the backend 'mpi' needs MPI: {INSTALL}{why}") from error
     except RuntimeError as error:  # the package is there, and no library
         raise DistBackendError(f"MPI does not start: {error}. {INSTALL}") from error
-    engine = MPIEngine(MPI, MPI.COMM_WORLD.Dup())
-    told = int(os.environ.get(_TOLD, engine.size))
-    if engine.size == 1 and told > 1:
-        raise DistBackendError(
-            f"{_TOLD} is {told}, and MPI knows of this process alone: start the program by "
-            f"`mpiexec -n {told} python ...`"
-        )
-    return engine
+    return MPI
 
 
 def stop_together(engine: MPIEngine) -> None:
@@ -71,7 +113,17 @@ def stop_together(engine: MPIEngine) -> None:
         finally:
             engine.abort()
 
+    def leave() -> None:
+        kind, error, where = sys.exc_info()
+        if kind is not None and error is not None and getattr(error, "code", True):
+            hook(kind, error, where)
+        elif not engine.mpi.Is_finalized():
+            engine.mpi.Finalize()
+            meeting.leave()
+
     sys.excepthook = hook
+    if multiprocessing.parent_process() is not None:  # such a process calls no hook, nor atexit
+        util.Finalize(None, leave, exitpriority=100)
 
 
 class _Request:

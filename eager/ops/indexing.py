@@ -296,9 +296,10 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     source = _as_tensor(value, self)
     items = _normalise(self, index)
     view, picks = _view_part(self, items)
+    picked = max(t.ndim for _, t in picks) if picks else 0
+    while source.ndim > view.ndim - len(picks) + picked and source.shape[0] == 1:
+        source = select(source, 0, 0)  # leading ones may be dropped
     if not picks:
-        while source.ndim > view.ndim and source.shape[0] == 1:  # leading ones may be dropped
-            source = select(source, 0, 0)
         write_(view, source.to(self.dtype), anew=True)
         return
     if _is_there(value, view, picks):

@@ -12,7 +12,7 @@ import atexit
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -59,9 +59,19 @@ def _is_ours(error: BaseException) -> bool:
     return trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS)
 
 
-def report_at_exit() -> None:
-    """Print the list when the program has ended, whichever way."""
-    misspelled.observers.append(lambda module, name: note(f"{module}.{name}"))
+def report_at_exit(reason: Callable[[str], str]) -> None:
+    """Print the list when the program has ended, whichever way; `reason` of a name, if it has one,
+    is said there and in the errors."""
+
+    def why(name: str) -> str:
+        return reason(name.replace("eager", "torch", 1))
+
+    def asked(module: str, name: str) -> None:
+        if module.partition(".")[0] == "eager":  # not a part of the compiler's, on its import
+            note(f"{module}.{name}")
+
+    misspelled.observers.append(asked)
+    misspelled.reasons.append(lambda module, name: why(f"{module}.{name}"))
     stub_modules.observers.append(note)
     before = set(sys.modules)
 
@@ -71,7 +81,8 @@ def report_at_exit() -> None:
                 note(name, f"{path}:{line}")
         if _asked:
             here = f"{Path.cwd()}{os.sep}"
-            lines = "".join(f"  {place.removeprefix(here)}: {name}\n" for name, place in _asked)
+            rows = [(f"  {at.removeprefix(here)}: {name}", why(name)) for name, at in _asked]
+            lines = "".join(f"{row}: {said}\n" if said else f"{row}\n" for row, said in rows)
             sys.stderr.write(f"not in this library, of what the program names:\n{lines}")
 
     atexit.register(report)

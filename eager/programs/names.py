@@ -37,6 +37,14 @@ def _namespaces() -> Iterator[Namespace]:
         yield Namespace(name, names, missing)
 
 
+def reason_of(name: str) -> str:
+    """Reason why a name is missing, if it is one of PyTorch's; else ""."""
+    space, _, last = name.rpartition(".")
+    lines = (line.partition(":") for line in _data("torch_names.txt"))
+    known = any(found == space and last in rest.split() for found, _, rest in lines)
+    return reason(name) if known else ""
+
+
 def reason(name: str) -> str:
     """Reason why a name of PyTorch's is missing; "" if nobody has said."""
     below = name.removeprefix("torch.")

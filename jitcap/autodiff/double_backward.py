@@ -61,6 +61,7 @@ class Call:
     function: Any
     fields: dict[str, Any]
     saved: tuple[Value | None, ...] | None  # None: freed
+    forward: tuple[Value | None, ...]  # saved for `jvp`
     operands: tuple[Value, ...]
     is_tensor: tuple[bool, ...]  # each argument
     layout: tuple[int | None, ...]  # of each result: which of `outs` it is; None for no tensor
@@ -87,7 +88,7 @@ class Tape:
 
 def _values(call: Call) -> Iterator[Value]:
     yield from call.operands
-    stack: list[Any] = [*(call.saved or ()), *call.fields.values()]
+    stack: list[Any] = [*(call.saved or ()), *call.forward, *call.fields.values()]
     while stack:
         value = stack.pop()
         if isinstance(value, Value):
@@ -100,8 +101,10 @@ def kept_by(functions: Iterable[Recorded]) -> Iterator[Node]:
     """The values that a call of a Function needs to be recorded again."""
     for f in functions:
         yield from f.operands
-        stack: list[Any] = [s.tensor for s in f.node.ctx._saved or () if s is not None]
-        stack += [v for k, v in vars(f.node.ctx).items() if k not in _TENSORS]
+        ctx = f.node.ctx
+        kept = (*(ctx._saved or ()), *ctx._forward)
+        stack: list[Any] = [s.tensor for s in kept if s is not None]
+        stack += [v for k, v in vars(ctx).items() if k not in _TENSORS]
         while stack:
             value = stack.pop()
             if isinstance(value, tuple | list):
@@ -175,9 +178,8 @@ def _call_of(place: Mapping[Node, int], f: Recorded) -> Call:
     return Call(
         node.function.original,
         fields,
-        None
-        if ctx._saved is None
-        else tuple(None if s is None else _plain(place, s.tensor) for s in ctx._saved),
+        None if ctx._saved is None else _kept(place, ctx._saved),
+        _kept(place, ctx._forward),
         tuple(Value(place[h], e is not None) for h, e in zip(f.operands, node.edges, strict=True)),
         node.is_tensor,
         node.layout,
@@ -185,7 +187,11 @@ def _call_of(place: Mapping[Node, int], f: Recorded) -> Call:
     )
 
 
-_TENSORS: Final = ("_saved", "_non_differentiable", "_dirty")
+def _kept(place: Mapping[Node, int], saved: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(None if s is None else _plain(place, s.tensor) for s in saved)
+
+
+_TENSORS: Final = ("_saved", "_forward", "_non_differentiable", "_dirty")
 
 
 def _plain(place: Mapping[Node, int], value: Any) -> Any:
@@ -393,6 +399,8 @@ def _record(call: Call, env: dict[int, Any], sizes: Mapping[str, int]) -> None:
         ctx._saved = None
     else:
         ctx.save_for_backward(*map(at, call.saved))
+    ctx._records = True  # what is saved for tangents is kept for a call on the tape alone
+    ctx.save_for_forward(*map(at, call.forward))
 
 
 def view(base: Tensor, chain: tuple[Any, ...], record: bool) -> Tensor:

@@ -283,7 +283,7 @@ def leaves_of(tensors: Iterable[Tensor]) -> list[Tensor]:
 def _saved(node: autograd.Node) -> Iterator[Saved]:
     """Saved tensors of a node of the tape."""
     if isinstance(node, autograd.FunctionNode):
-        values = list(node.ctx._saved or ())
+        values = [*(node.ctx._saved or ()), *node.ctx._forward]
     else:
         values = list((getattr(node, "saved", None) or {}).values())
     for value in values:

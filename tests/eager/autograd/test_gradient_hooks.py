@@ -104,3 +104,37 @@ def test_a_node_of_a_compiled_call_has_no_operands_of_its_own():
             x.grad_fn.register_hook(print)
     (b.sum() + c.sum()).backward()
     np.testing.assert_allclose(a.grad.tolist(), [6 + 6 * np.exp(3)] * 2, rtol=1e-6)
+
+
+def _kept(m):
+    """What nodes of the tape say of themselves, and hooks where it ends."""
+    x = m.tensor([4.0, 9.0], requires_grad=True)  # whose powers are exact
+    w = m.tensor([4.0, 5.0], requires_grad=True)
+    product, power, root = x * w, x.pow(4.5), x.sqrt()
+    seen = [
+        product.grad_fn._saved_self is x, product.grad_fn._saved_other is w,
+        power.grad_fn._saved_self is x, power.grad_fn._saved_exponent,
+        root.grad_fn._saved_result is root, root.grad_fn._saved_result.grad_fn is root.grad_fn,
+        product.grad_fn.name(), [fn.name() for fn, _ in product.grad_fn.next_functions],
+        hasattr(product.grad_fn, "_saved_no_such"), hasattr(product.grad_fn, "no_such"),
+    ]  # fmt: skip
+    end = x.expand_as(x).grad_fn.next_functions[0][0]
+    seen.append(end is x.view_as(x).grad_fn.next_functions[0][0])
+    before = end.register_prehook(lambda got: (got[0] * 10,))
+    after = end.register_hook(
+        lambda given, got: seen.append((given, got[0].tolist(), x.grad.tolist()))
+    )
+    (product.sum() + power.sum()).backward()
+    after.remove()
+    before.remove()
+    (x * 2).sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        product.grad_fn._saved_self
+    return [*seen, x.grad.tolist()]
+
+
+def test_what_the_tape_keeps_is_read_and_its_ends_have_hooks():
+    assert _kept(eager) == _kept(torch)
+    node = (eager.ones(2, requires_grad=True) * 2).grad_fn
+    with pytest.raises(AttributeError, match=r"it keeps _saved_x.*saved_tensors_hooks"):
+        node._saved_x1

@@ -58,6 +58,7 @@ NOT_READ = {
     "in_order": "batches come in order",
     "max_queue flush_secs": "when to write, not what",
     "progress": "what is seen of a download",
+    "relevant_args arg": "of functions that ask for types of others, of which there are none",
     "use_reentrant determinism_check debug early_stop preserve_rng_state segments": "how to recompute",
     "group parameter state num_averaged _ inputs epoch": "one signature for all subclasses or hooks",
     "the_type": "annotations change nothing",

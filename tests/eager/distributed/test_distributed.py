@@ -72,11 +72,12 @@ def test_before_the_job_begins():
         dist.init_process_group("ucc")
     with (
         pytest.warns(UserWarning, match="'gloo' is PyTorch's engine: here MPI moves"),
-        pytest.raises(ValueError, match="leave init_method and store out"),
+        pytest.raises(ValueError, match="'env://' or 'tcp://host:port'; got 'file:///tmp/a'"),
     ):
-        dist.init_process_group("gloo", init_method="tcp://localhost:1")
-    with pytest.raises(ValueError, match="leave init_method and store out"):
-        dist.init_process_group("mpi", init_method="tcp://localhost:1")
+        dist.init_process_group("gloo", init_method="file:///tmp/a")
+    for told in {"world_size": 2}, {"world_size": 2, "rank": 0}:
+        with pytest.raises(dist.DistBackendError, match=r"jitcap.launch -n 2 .*MASTER_ADDR"):
+            dist.init_process_group("mpi", **told)
 
 
 def test_every_name_of_pytorch_is_there_or_says_what_to_use():

@@ -66,7 +66,7 @@ def test_read_and_gradient(name):
 
 
 @pytest.mark.parametrize("name", INDICES)
-@pytest.mark.parametrize("value", ["number", "tensor", "row"])
+@pytest.mark.parametrize("value", ["number", "tensor", "row", "leading ones"])
 def test_write_and_gradient(name, value):
     results = []
     for m in (eager, torch):
@@ -79,7 +79,8 @@ def test_write_and_gradient(name, value):
         elif value == "tensor":
             x[index] = v * 2
         elif shape:
-            x[index] = m.arange(shape[-1], dtype=m.float64) * v
+            row = m.arange(shape[-1], dtype=m.float64) * v
+            x[index] = row.reshape(1, 1, 1, 1, -1) if value == "leading ones" else row
         (x * x).sum().backward()
         grads = [m.zeros_like(t) if t.grad is None else t.grad for t in (base, v)]
         results.append((x, *grads))
