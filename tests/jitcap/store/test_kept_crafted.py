@@ -1,7 +1,6 @@
 """A kept version is data from disk: whatever it says, reading it runs, imports and raises nothing.
 
-Each variant is an entry that was really written, changed in one place, with the right checksum.
-"""
+Each variant is an entry that was really written, changed in one place, with the right checksum."""
 
 import contextlib
 import copy
