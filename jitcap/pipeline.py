@@ -138,17 +138,27 @@ def capture_call(
     together = frozenset(name for name in varying if not name.startswith(APART))
     ways = dict.fromkeys((varying, varying - {DATA}, together))
     first: Exception | None = None
+    way = front()
     try:
         for names in (*(x for x in ways if x != static and x not in without), static):
+            trail = Trail(name_of(fn))
             try:
-                return _captured(fn, args, kwargs, options, names, unsafe, rest)
+                with collection_paused(), progress.shown(trail.name):
+                    with (
+                        trail.stage("capture"),
+                        anticipated(options.backend),
+                        blamed_call(fn, args, kwargs, options),
+                    ):
+                        captured = way.capture(fn, args, kwargs, dynamic=names, unsafe=unsafe)
+                    require_fit(captured, names, args, kwargs)
+                    return rest(captured, trail, Whole(fn, names, way.capture))
             except Exception as refusal:
                 if names is static:
                     if first is not None and _is_of_data(first) and _is_of_data(refusal):
                         raise first from refusal  # what is asked of a size, not that there is one
                     raise
                 first = first or refusal
-                note_fault(name_of(fn), refusal)
+                note_fault(trail.name, refusal)
     finally:
         first = None  # whose traceback leads back to this frame
     raise AssertionError("the last way returns or raises")
@@ -156,27 +166,6 @@ def capture_call(
 
 def _is_of_data(refusal: Exception) -> bool:
     return isinstance(refusal, Break) and refusal.kind == "data dependent"
-
-
-def _captured(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    options: Options,
-    varying: frozenset[str],
-    unsafe: frozenset[str],
-    rest: Callable[[Captured, Trail, Whole], T],
-) -> T:
-    trail, way = Trail(name_of(fn)), front()
-    with collection_paused(), progress.shown(trail.name):
-        with (
-            trail.stage("capture"),
-            anticipated(options.backend),
-            blamed_call(fn, args, kwargs, options),
-        ):
-            captured = way.capture(fn, args, kwargs, dynamic=varying, unsafe=unsafe)
-        require_fit(captured, varying, args, kwargs)
-        return rest(captured, trail, Whole(fn, varying, way.capture))
 
 
 def compile_captured(

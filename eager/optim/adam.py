@@ -23,12 +23,9 @@ def step_count() -> Tensor:
     return number(0)
 
 
-def check_settings(lr: float, eps: float, betas: tuple[float, float], weight_decay: float) -> None:
-    check("learning rate", lr, lr >= 0)
-    check("epsilon value", eps, eps >= 0)
+def check_betas(betas: tuple[float, float]) -> None:
     for i, beta in enumerate(betas):
         check(f"beta parameter at index {i}", beta, 0 <= beta < 1)
-    check("weight_decay value", weight_decay, weight_decay >= 0)
 
 
 class Adam(Optimizer):
@@ -63,7 +60,10 @@ class Adam(Optimizer):
             )
         if isinstance(betas[0], Tensor) != isinstance(betas[1], Tensor):
             raise ValueError("betas must be either both floats or both Tensors")
-        check_settings(lr, eps, betas, weight_decay)
+        check("learning rate", lr, lr >= 0)
+        check("epsilon value", eps, eps >= 0)
+        check_betas(betas)
+        check("weight_decay value", weight_decay, weight_decay >= 0)
         super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
@@ -151,7 +151,10 @@ class Adamax(Optimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_settings(lr, eps, betas, weight_decay)
+        check("learning rate", lr, lr >= 0)
+        check("epsilon value", eps, eps >= 0)
+        check_betas(betas)
+        check("weight_decay value", weight_decay, weight_decay >= 0)
         super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
@@ -197,7 +200,10 @@ class NAdam(Optimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_settings(lr, eps, betas, weight_decay)
+        check("learning rate", lr, lr >= 0)
+        check("epsilon value", eps, eps >= 0)
+        check_betas(betas)
+        check("weight_decay value", weight_decay, weight_decay >= 0)
         check("momentum_decay value", momentum_decay, momentum_decay >= 0)
         super().__init__(params, settings(locals()))
 
@@ -255,7 +261,10 @@ class RAdam(Optimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_settings(lr, eps, betas, weight_decay)
+        check("learning rate", lr, lr >= 0)
+        check("epsilon value", eps, eps >= 0)
+        check_betas(betas)
+        check("weight_decay value", weight_decay, weight_decay >= 0)
         super().__init__(params, settings(locals()))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:

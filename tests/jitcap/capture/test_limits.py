@@ -11,6 +11,7 @@ import pytest
 
 import codegen
 import eager
+import jitcap.compile.generate
 import jitcap.entry
 import jitcap.graph_breaks.split
 import jitcap.pipeline
@@ -102,7 +103,7 @@ def test_fullgraph_never_runs_plainly(fault, strictly, monkeypatch):
 def test_without_it_each_call_is_counted(fault, monkeypatch, recwarn):
     plant, text = FAULTS[fault]
     plant(monkeypatch)
-    monkeypatch.setattr(jitcap.entry.Entries, "_has_parts", lambda self: False)
+    monkeypatch.setattr(jitcap.entry, "_has_parts", lambda *_: False)
     step = jit(double, backend="eager")
     with lenient():
         for i in range(6):
@@ -295,7 +296,7 @@ def test_a_graph_that_runs_op_by_op_is_in_the_stats(monkeypatch):
     def generate(*args, **kwargs):
         raise codegen.Unsupported("no loops today")
 
-    monkeypatch.setattr(jitcap.compile.compile_graph, "generate", generate)
+    monkeypatch.setattr(jitcap.compile.generate, "generate", generate)
     step = jit(double, backend="cpp")
     with pytest.warns(JitcapWarning, match="no loops today"):
         assert step(eager.ones(2)).tolist() == [2, 2]
@@ -307,7 +308,7 @@ def test_a_function_that_could_not_be_compiled_is_tried_again(monkeypatch, recwa
     step = jit(lambda x: x * 2, backend="eager")
     with lenient():
         with monkeypatch.context() as m:
-            m.setattr(jitcap.entry.Entries, "_has_parts", lambda self: False)
+            m.setattr(jitcap.entry, "_has_parts", lambda *_: False)
             failing(m)
             for _ in range(40):
                 assert step(eager.ones(2)).tolist() == [2, 2]
