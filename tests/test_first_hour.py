@@ -19,6 +19,7 @@ NEEDS = {  # what a section cannot do without, beside the library
     "mpi4py": "Several processes",
     "torch": "Files",
 }
+LONG = re.compile("Change sizes|Files|The cache")  # what they show has tests of its own
 CHECKER = doctest.OutputChecker()
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -61,8 +62,15 @@ def sessions(text):
                 yield line, printed
 
 
+def cases():
+    """The sections that run something; CI leaves out the long ones."""
+    for name, text in SECTIONS.items():
+        if "```console" in text:
+            yield pytest.param(name, marks=[pytest.mark.nightly] if LONG.search(name) else [])
+
+
 @pytest.mark.once
-@pytest.mark.parametrize("section", [s for s in SECTIONS if "```console" in SECTIONS[s]])
+@pytest.mark.parametrize("section", [*cases()])
 def test_it_prints_what_the_page_shows(section, tmp_path):
     for package, sections in NEEDS.items():
         if re.search(sections, section) and importlib.util.find_spec(package) is None:

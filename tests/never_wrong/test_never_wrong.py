@@ -22,7 +22,7 @@ def test_case(name, tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("name", share.of(PARAMETERS, 150))
+@pytest.mark.parametrize("name", share.of(PARAMETERS, 80))
 def test_case_in_the_background(name, monkeypatch):
     """What is compiled is there at the next call. Until then what capture has looked at is as it
     was: the call that it looked at runs plainly."""
