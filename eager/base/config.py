@@ -173,7 +173,7 @@ class Config:
             raise TypeError(f"config.{name} is {kind.__name__}, got {value!r}: {flag.what}")
         flag.require(value, f"config.{name}")
         self._assigned[name] = kind(value)
-        _tell()
+        self._changed()
 
     @contextmanager
     def __call__(self, **changes: Any) -> Iterator[Config]:
@@ -187,7 +187,16 @@ class Config:
             for name in changes:
                 self._assigned.pop(name, None)
             self._assigned.update(before)
-            _tell()
+            self._changed()
+
+    def _changed(self) -> None:
+        """Say what is assigned in names of attributes, too, for `@jit`: a step that asks for a flag
+        guards them, while `__getattr__` is the library's and guarded by nobody."""
+        own = vars(self)
+        own.clear()
+        own.update((f"{name}={value!r}", True) for name, value in self._assigned.items())
+        for follow in on_change:
+            follow()
 
     def require_valid(self) -> None:
         """Raises ValueError for a variable of the environment that has no value of its setting."""
@@ -218,11 +227,6 @@ def held(settings: Mapping[str, Any]) -> Iterator[None]:
 
 
 on_change: Final[list[Callable[[], object]]] = []  # called when settings were changed in code
-
-
-def _tell() -> None:
-    for follow in on_change:
-        follow()
 
 
 def _flag(name: str) -> Flag:

@@ -86,6 +86,17 @@ def deterministic_algorithms():
 
 
 @case("settings")
+def a_flag_is_asked():
+    def step(x):
+        return config.tolerance, x * config.tolerance
+
+    block = config(tolerance=32.0)
+    program = scene(step, block.__enter__)
+    program.close = lambda: block.__exit__(None, None, None)
+    return program
+
+
+@case("settings")
 def the_number_of_threads_is_asked():
     def step(x):
         return eager.get_num_threads(), x
