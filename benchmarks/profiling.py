@@ -12,6 +12,7 @@ Exits with 1 where rows miss more than 5 % and 1 us, or where the object is anot
 """
 
 import argparse
+import gc
 import hashlib
 import statistics
 import time
@@ -57,6 +58,7 @@ def measure(workload: workloads.Workload, pairs: int) -> bool:
     call = competitors.jit(workload).call
     for _ in range(3):
         call()
+    gc.collect()  # the objects of the workload before
     before = objects()
     start = time.perf_counter()
     call()
