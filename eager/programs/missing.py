@@ -27,12 +27,15 @@ _asked: Final[dict[tuple[str, str], None]] = {}  # name and place, in order
 
 def note(name: str, place: str | None = None) -> None:
     """Note a name of PyTorch's that is missing, asked for by a line of the program (the one that
-    runs). What other packages look for is not noted: they can do without, or fail; nor is what the
-    compiler's own packages import late."""
+    runs). What other packages look for is not noted: they can do without, or fail."""
     place = _line() if place is None else place
-    if place and not name.endswith("__") and not name.startswith(("codegen.", "jitcap.")):
-        known = f"torch{name.removeprefix('eager')}" if name.startswith("eager.") else name
-        _asked.setdefault((known, place))
+    if place and not name.endswith("__"):
+        _asked.setdefault((_of_torch(name), place))
+
+
+def _of_torch(name: str) -> str:
+    """The name by which the program knows one of ours."""
+    return f"torch{name.removeprefix('eager')}" if name.startswith("eager.") else name
 
 
 def note_error(error: BaseException) -> None:
@@ -64,7 +67,7 @@ def report_at_exit(reason: Callable[[str], str]) -> None:
     is said there and in the errors."""
 
     def why(name: str) -> str:
-        return reason(name.replace("eager", "torch", 1))
+        return reason(_of_torch(name))
 
     def asked(module: str, name: str) -> None:
         if module.partition(".")[0] == "eager":  # not a part of the compiler's, on its import
