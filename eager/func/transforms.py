@@ -1,4 +1,4 @@
-"""`eager.func`: derivatives as functions of functions. func -> a function that gives its gradient.
+"""Derivatives as functions of functions. A function -> one that gives its gradient.
 
 Arguments are tensors, or tuples, lists and dictionaries of them. A gradient keeps a history only
 where it depends on tensors that require one (so derivatives nest).
@@ -13,18 +13,13 @@ from eager import autograd
 from eager.autograd import is_grad_enabled
 from eager.autograd.grad_mode import recording
 from eager.autograd.transposed import forward_derivatives
-from eager.autograd.vmapped import directions
-from eager.autograd.vmapped import vmap as vmap
+from eager.autograd.vmapped import directions, vmap
 from eager.base.compat_warnings import refuse
 from eager.base.tree import flatten, mapped
 from eager.core.batched import Batched
 from eager.core.dispatch import variable
 from eager.core.tape import differentiable, full
 from eager.core.tensor import Tensor, bare, wrap
-from eager.nn.modules.batchnorm import _BatchNorm
-from eager.nn.modules.module import Module
-from eager.nn.utils.stateless import functional_call as functional_call
-from eager.ops.move import stack
 
 
 def _leaves(tree: Any) -> list[Tensor]:
@@ -389,35 +384,3 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         return _fill(out, [_settled(x, own, keep) for x in found])
 
     return _map(lambda x: _settled(x, own, keep), out), product
-
-
-def stack_module_state(models: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The parameters and the buffers of models of one kind, stacked: for `vmap` of
-    `functional_call`. RuntimeError for none, or for models that differ in kind or mode."""
-    if not models:
-        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
-    if any(type(m) is not type(models[0]) for m in models):
-        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
-    if any(m.training != models[0].training for m in models):
-        raise RuntimeError(
-            "stack_module_state: Expected all models to have the same training/eval mode."
-        )
-    parameters = _stacked_by_name([dict(m.named_parameters()) for m in models])
-    for name, p in parameters.items():
-        asks = dict(models[0].named_parameters())[name].requires_grad
-        parameters[name] = p.detach().requires_grad_(asks)
-    return parameters, _stacked_by_name([dict(m.named_buffers()) for m in models])
-
-
-def _stacked_by_name(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    return {name: stack([s[name] for s in states]) for name in states[0]}
-
-
-def replace_all_batch_norm_modules_(root: Module) -> Module:
-    """`root`, in which no batch normalisation keeps running statistics any more: it uses those of
-    the batch, and can be vmapped."""
-    for module in root.modules():
-        if isinstance(module, _BatchNorm):
-            module.track_running_stats = False
-            module.running_mean = module.running_var = module.num_batches_tracked = None
-    return root
