@@ -154,17 +154,19 @@ template <class V> JC_INLINE V cosh(V x) {
 }
 
 // ---- logarithms -------------------------------------------------------------------------------
-// x = 2^e (1 + r), sqrt(1/2) <= 1 + r < sqrt(2), for finite x > 0; denormals are scaled up first.
-template <class V> JC_INLINE V log_split(V x, V *e) {
+// x = 2^e (1 + r), sqrt(1/2) <= 1 + r < sqrt(2), for finite x > 0; denormals, if there can be any, are
+// scaled up first.
+template <bool denormals = true, class V> JC_INLINE V log_split(V x, V *e) {
   typedef Format<elem<V>> F;
   auto tiny = lt(x, konst<V>(single<V> ? 0x1p-126 : 0x1p-1022));
-  V y = select(tiny, V(x * konst<V>(single<V> ? 0x1p25 : 0x1p54)), x);
+  V y = x;
+  if constexpr (denormals) y = select(tiny, V(x * konst<V>(single<V> ? 0x1p25 : 0x1p54)), x);
   constexpr elem<ints<V>> root = single<V> ? 0x3f3504f3 : 0x3fe6a09e667f3bcd, mant = (elem<ints<V>>(1) << F::mant) - 1;
   ints<V> i = bitcast<ints<V>>(y) - root;
   // An int of at most 11 bits as a float: exact through the magic number.
   V magic = konst<V>(F::magic);
   *e = bitcast<V>((i >> F::mant) + bitcast<ints<V>>(magic)) - magic;
-  *e -= select(tiny, konst<V>(single<V> ? 25 : 54), konst<V>(0));
+  if constexpr (denormals) *e -= select(tiny, konst<V>(single<V> ? 25 : 54), konst<V>(0));
   return bitcast<V>((i & mant) + root) - konst<V>(1);
 }
 // The even part of fdlibm's log in f64: log(1+r) = r - r^2/2 + s (r^2/2 + R), s = r/(2+r); 2^-59.5.
@@ -206,8 +208,14 @@ template <class V> JC_INLINE V log1p(V x) {
   value = select(eq(x, konst<V>(0)), x, value);
   return log_edges(u, value);
 }
+// log2 of a normal f64 > 0, for results in f32: 2^-37.8.
+template <class V> JC_INLINE V log2_short(V x) {
+  V e, r = log_split<false>(x, &e), s = r / (konst<V>(2) + r), z = s * s;
+  return fma(s, horner(z, 2.8853900817901383, 0.96179667329578966, 0.57708359331478631, 0.41167221764677125,
+                       0.34073953400879547), e);
+}
 template <class V> JC_INLINE V log2(V x) {
-  if constexpr (single<V>) return via_f64(x, [](auto y) { return log2(y); });
+  if constexpr (single<V>) return log_edges(x, via_f64(x, [](auto y) { return log2_short(y); }));
   else {
     V e, r = log_split(x, &e), h, rest = log_rest(r, &h);
     V hi = bitcast<V>(bitcast<ints<V>>(V(r - h)) & ~0xffffffffl), lo = ((r - hi) - h) + rest;
@@ -218,11 +226,19 @@ template <class V> JC_INLINE V log2(V x) {
 }
 
 // ---- power ------------------------------------------------------------------------------------
-// |x|^y with C's special cases added: a negative x needs an integral y.
-template <class V> JC_INLINE V pow_f64(V x, V y) {
-  V one = konst<V>(1), zero = konst<V>(0), a = abs(x);
-  V r = exp2(V(y * log2(a)));
-  V half = y * konst<V>(0.5);
+// x^y of normal f64, x > 0, for a result in f32: 2^-31, where 2^y alone is known to 2^-34.5.
+template <class V> JC_INLINE V pow_short(V x, V y) {
+  V w = at_least(at_most(V(y * log2_short(x)), 200), -200);
+  ints<V> k;
+  V n = nearest(w, 1, &k);
+  return pow2<V>(k) * horner(V(w - n), 0.99999999996168187, 0.69314718072844705, 0.24022651198157563,
+                             0.055504103534480424, 0.0096180272536711027, 0.0013333922563494712,
+                             0.00015469291140990095, 1.5201921603867825e-05);
+}
+// `r` = |x|^y, with C's special cases: a negative x needs an integral y.
+template <class V> JC_INLINE V pow_edges(V x, V y, V r) {
+  V one = konst<V>(1), zero = konst<V>(0), a = abs(x), half = y * konst<V>(0.5);
+  r = select(eq(a, zero) | eq(a, inf<V>()), select(gt(a, one) ^ lt(y, zero), inf<V>(), zero), r);
   auto whole = eq(trunc(y), y), odd = whole & ne(trunc(half), half);
   r = select(odd, copysign(r, x), r);
   r = select(lt(x, zero) & gt(x, V(-inf<V>())) & ~whole, nan<V>(), r);
@@ -232,7 +248,8 @@ template <class V> JC_INLINE V pow_f64(V x, V y) {
 }
 template <class V> JC_INLINE V pow(V a, V b) {
   if constexpr (!is_float<elem<V>>) return JC_EACH2(int_pow);
-  else if constexpr (single<V>) return via_f64(a, b, [](auto x, auto y) { return pow_f64(x, y); });
+  else if constexpr (single<V>)
+    return pow_edges(a, b, via_f64(V(abs(a)), b, [](auto x, auto y) { return pow_short(x, y); }));
   else return JC_EACH2(__builtin_pow);
 }
 template <class V> JC_INLINE V rsqrt(V x) { return konst<V>(1) / sqrt(x); }
