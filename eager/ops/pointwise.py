@@ -247,8 +247,8 @@ def _pow_vjp(g: Tensor, x: Any, y: Any, out: Tensor, needs: tuple[bool, bool]) -
             dx = zeros_of(g)
     if needs[1]:
         base = x if isinstance(x, Tensor) else zeros_of(y) + x
-        log = where(base == 0, 0.0, where(base == 0, 1.0, base).log())
-        dy = g * (out * log)
+        level = (base == 0) & ((y.real if y.is_complex() else y) >= 0)  # 0^y is 0, or 1 at 0
+        dy = g * where(level, 0.0, out * where(level, 1.0, base).log())
     return dx, dy
 
 

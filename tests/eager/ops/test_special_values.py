@@ -280,6 +280,16 @@ def test_the_angle_of_zero_has_no_gradient():
     assert z.grad.tolist() == [-0.5 + 0.5j, 0j]
 
 
+@pytest.mark.parametrize("backend", [None, "python", "cpp"])
+def test_powers_of_zero_fall_without_end_at_negative_exponents(backend):
+    def step(base, x):
+        return eager.autograd.grad((base**x).sum() + (0.0**x).sum(), x)[0]
+
+    x = eager.tensor([-1.0, 0.0, 2.0], requires_grad=True)
+    got = (step if backend is None else jit(step, backend=backend))(eager.zeros(3), x)
+    assert got.tolist() == [-INF, 0.0, 0.0]
+
+
 def test_nothing_has_a_median_that_is_no_number():
     assert eager.zeros(0, 3).nanmedian().isnan()
 
