@@ -455,7 +455,7 @@ class Holds(Guard):
         return v if self.true else ("not", v)
 
     def expected(self) -> str:
-        return f"{self.origin.show()} to be {self.true}"
+        return self.origin.show() if self.true else f"{self.origin.show()} to be False"
 
 
 def absence(key: Term, table: str, by: Any, names: Names) -> Term:
