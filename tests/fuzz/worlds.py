@@ -100,6 +100,7 @@ with torch.no_grad():
         p.fill_(0.5)
 LOG = []
 """
+CODE = compile(WORLD, "<world>", "exec")  # once: it takes a tenth of a seed's time
 
 
 # What a program reads: places, each with what else can lie there.
@@ -180,7 +181,8 @@ def world(seed):
         "lru_cache": functools.lru_cache, "cached_property": functools.cached_property, "math": math,
         "OrderedDict": collections.OrderedDict, "defaultdict": collections.defaultdict, "Enum": enum.Enum,
     }  # fmt: skip
-    exec(compile(WORLD + text, f"<world {seed}>", "exec"), space)
+    exec(CODE, space)
+    exec(compile(text, f"<world {seed}>", "exec"), space)
     return space, text
 
 
