@@ -25,13 +25,13 @@ from jitcap.by_dispatch.session import DispatchSession, Refused
 from jitcap.capture import bytecode
 from jitcap.capture.attempts import Attempts
 from jitcap.capture.capture import beginning, finish, tracing
-from jitcap.capture.effects import counters, tensors_of
+from jitcap.capture.effects import counters
 from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR
 from jitcap.capture.kinds.base import words
 from jitcap.capture.kinds.objects import ObjectShadow
 from jitcap.capture.kinds.sequences import ListShadow
-from jitcap.capture.kinds.tensors import TensorShadow, replaced_member
+from jitcap.capture.kinds.tensors import TensorShadow, replaced_member, tensors_of
 from jitcap.capture.result import Captured
 from jitcap.guards.guard import CodeIs, Distinct, Equals
 from jitcap.guards.tensor_guard import Different, is_argument

@@ -39,13 +39,13 @@ from jitcap.base.walks import reach
 from jitcap.capture.attempts import Attempts
 from jitcap.capture.bytecode import UnsupportedPython, decode
 from jitcap.capture.control.cfg import live_in, reads_frame
-from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases, tensors_of
+from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases
 from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.host import require_unseen, tell
 from jitcap.capture.kinds.base import words
 from jitcap.capture.kinds.caches import require_unchanged
 from jitcap.capture.kinds.functions import is_inlined
-from jitcap.capture.kinds.tensors import TensorShadow
+from jitcap.capture.kinds.tensors import TensorShadow, tensors_of
 from jitcap.capture.memo.call_copies import require_no_copies
 from jitcap.capture.result import Captured, Input
 from jitcap.capture.search import Search

@@ -31,7 +31,7 @@ from jitcap.capture.epilogue_values import CYCLE, Cycles, ValueEmitter
 from jitcap.capture.epilogue_writes import ATTRIBUTE, VERSION, Effect
 from jitcap.capture.inputs import Shadow, ends
 from jitcap.capture.kinds.mappings import DictShadow
-from jitcap.capture.kinds.tensors import AsTensor, TensorShadow
+from jitcap.capture.kinds.tensors import AsTensor, TensorShadow, tensors_of
 from jitcap.capture.kinds.views import shared_memory
 from jitcap.capture.session import Session
 from jitcap.guards.guard import Distinct, Names, Same
@@ -240,10 +240,6 @@ def _guard_dictionaries(session: Session, changed: set[int]) -> None:
                 for other in others if kin != table.kin() else ():
                     if table.shows(key, other):
                         session.guard(Same, table.origin, other.origin, same=False)
-
-
-def tensors_of(session: Session) -> list[TensorShadow]:
-    return [s for s in session.outside.by_real.values() if isinstance(s, TensorShadow)]
 
 
 def _check_memory(tensors: list[TensorShadow], chosen: set[int]) -> None:

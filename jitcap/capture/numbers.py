@@ -24,8 +24,8 @@ from jitcap.base.equality import text_of
 from jitcap.base.origin import Computed, Origin, Told
 from jitcap.base.terms import Term, number
 from jitcap.base.walks import after_parents
-from jitcap.capture.kinds.base import Session
 from jitcap.capture.operations import COMPARE, INFIX, PREFIX
+from jitcap.capture.state import State
 from jitcap.graph.scalars import TOTAL, operands_of
 from jitcap.graph.tracer import DataDependent
 from jitcap.guards.guard import Equals, Holds, TypeIs
@@ -50,7 +50,7 @@ class Outside:
     varies: bool = False
 
 
-def read(s: Session, value: Any, origin: Origin) -> SymNumber:
+def read(s: State, value: Any, origin: Origin) -> SymNumber:
     """A number that is read at `origin` at every call."""
     return SymNumber(s.tracer, type(value), Outside(origin, value))
 
@@ -58,7 +58,7 @@ def read(s: Session, value: Any, origin: Origin) -> SymNumber:
 # ---- arithmetic
 
 
-def compute(s: Session, fn: Function, operands: tuple[Any, ...]) -> Any:
+def compute(s: State, fn: Function, operands: tuple[Any, ...]) -> Any:
     """`fn` of numbers. Where all are from outside this is Python's own; the result is read by the
     same expression at every call. None where one is not: see `scalars`."""
     of_graph = False
@@ -76,7 +76,7 @@ def compute(s: Session, fn: Function, operands: tuple[Any, ...]) -> Any:
     return found[0]
 
 
-def _compute(s: Session, fn: Function, operands: tuple[Any, ...]) -> Any:
+def _compute(s: State, fn: Function, operands: tuple[Any, ...]) -> Any:
     values = [value_of(x) for x in operands]
     by_numpy = any(type(v) in (np.float64, np.bool_) for v in values)
     call = Strict(fn) if by_numpy and fn is not float else fn
@@ -163,7 +163,7 @@ def literal(x: Any) -> Term | None:
 # ---- into the graph
 
 
-def enter(s: Session, number: SymNumber) -> Any:
+def enter(s: State, number: SymNumber) -> Any:
     """A number as the graph's: an input for one that is read outside."""
     if type(number.leaf) is not Outside:
         if type(drawn := s.drawn.get(number.leaf)) is Told:
@@ -181,7 +181,7 @@ def enter(s: Session, number: SymNumber) -> Any:
     return node
 
 
-def fits(s: Session, number: SymNumber) -> bool:
+def fits(s: State, number: SymNumber) -> bool:
     """True if an int fits in 64 bits, which is guarded. Numbers of the graph always fit."""
     if type(number.leaf) is not Outside:
         return True
@@ -197,7 +197,7 @@ def fits(s: Session, number: SymNumber) -> bool:
 # ---- questions
 
 
-def concretize(s: Session, number: SymNumber, want: type) -> Any:
+def concretize(s: State, number: SymNumber, want: type) -> Any:
     """The value of `number` as `want`, guarded where it is read from outside. Raises DataDependent
     if only the graph knows it."""
     found = constant(s, number)
@@ -216,7 +216,7 @@ def concretize(s: Session, number: SymNumber, want: type) -> Any:
     return want(value)
 
 
-def constant(s: Session, number: SymNumber) -> tuple[Origin | None, Any] | None:
+def constant(s: State, number: SymNumber) -> tuple[Origin | None, Any] | None:
     """(where it is read, its value) of a number that the run does not decide; None of others. The
     origin is None where constants alone decide it."""
     if type(number.leaf) is Outside:
@@ -248,7 +248,7 @@ def postorder(number: SymNumber) -> list[SymNumber]:
     return [*order.values()]
 
 
-def extreme(s: Session, fn: Function, values: Sequence[Any]) -> Any:
+def extreme(s: State, fn: Function, values: Sequence[Any]) -> Any:
     """`max` or `min` of numbers of one type that the run decides: a number. None of others, which
     Python compares, under guards."""
     if not all(type(x) in (SymNumber, int, float) for x in values):

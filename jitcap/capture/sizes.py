@@ -42,8 +42,8 @@ from jitcap.base.origin import APART, Bind, Origin, Step, Variable
 from jitcap.base.terms import Term, attribute
 from jitcap.base.walks import after_parents
 from jitcap.capture import numbers
-from jitcap.capture.control.hoist_sizes import ahead, move_ahead
-from jitcap.capture.kinds.base import Session
+from jitcap.capture.hoist_sizes import ahead, move_ahead
+from jitcap.capture.state import State
 from jitcap.graph.graph import AS_NUMBER, BIND, INPUT, SIZE, Arg, Node, aval_of, symbol
 from jitcap.graph.scalars import Unlowered
 from jitcap.graph.symbols import Sizes, sides
@@ -125,7 +125,7 @@ class CaptureSizes(Sizes):
         truth; else None."""
         return _computed(fn, operands) if self.symbols else None
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: State) -> None:
         super().__init__()
         self.session = session
         self.origins: dict[str, Origin] = {}  # of each symbol

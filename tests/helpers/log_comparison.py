@@ -10,9 +10,9 @@ import pytest
 
 from eager.core.tensor import Tensor
 from jitcap.base.walks import reach
-from jitcap.capture.control.contents import Snapshot, can_change, reachable
 from jitcap.capture.control.log import Region
 from jitcap.capture.interpret import Frame
+from jitcap.capture.kinds.contents import Snapshot, can_change, reachable
 from jitcap.capture.kinds.tensors import TensorShadow
 
 

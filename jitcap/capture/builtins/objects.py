@@ -46,7 +46,6 @@ from jitcap.capture.kinds.base import (
 )
 from jitcap.capture.kinds.classes import Super
 from jitcap.capture.kinds.constants import runs_python
-from jitcap.capture.kinds.deferred import Deferred
 from jitcap.capture.kinds.iterators import InterpretedIterator, Lazy
 from jitcap.capture.kinds.objects import (
     default_get,
@@ -55,7 +54,7 @@ from jitcap.capture.kinds.objects import (
 )
 from jitcap.capture.kinds.poison import SymbolicId
 from jitcap.capture.kinds.symbolic_sequences import range_of
-from jitcap.capture.kinds.tensors import TensorShadow
+from jitcap.capture.kinds.tensors import TensorShadow, tensors_of
 from jitcap.graph import scalars
 
 _NOTHING: Final = object()
@@ -379,7 +378,7 @@ def _print(
         complain: Any = functools.partial(print, file=io.StringIO())
         complain(sep=s.known(sep), end=s.known(end))
     shown = tuple(
-        a if isinstance(a, Tensor | SymNumber | Deferred | str) else s.call(str, (a,), {})
+        a if isinstance(a, str) or kind_of(a).later else s.call(str, (a,), {})
         for a in args
     )
     kwargs = {"sep": sep, "end": end, "flush": s.truth(flush)}
@@ -468,8 +467,7 @@ def _stays_inside(s: Session, fn: Any, outputs: Any = (), inputs: Any = ()) -> N
     which it goes on (`grad`: to an input): the tape in here ends at its stand-in."""
     s.settle(outputs)  # lists from outside with what is in them
     s.settle(inputs)
-    shadows = [x for x in s.outside.by_real.values() if isinstance(x, TensorShadow)]
-    outside = {id(x.twin): x for x in shadows}
+    outside = {id(x.twin): x for x in tensors_of(s)}
     ends = [(t,) if isinstance(t, Tensor) else t or () for t in (outputs, inputs)]
     wanted = {id(t) for t in ends[1]}
 

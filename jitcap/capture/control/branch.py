@@ -53,10 +53,8 @@ from jitcap.capture.control.checkpoint import (
 )
 from jitcap.capture.control.histories import (
     Overwritten,
-    Place,
     Unsayable,
     versions_of,
-    writes_since,
 )
 from jitcap.capture.control.loop_exits import STOP, RoundEnd, end_inside
 from jitcap.capture.control.may_alias import has_memory, truths_of, with_truths
@@ -64,6 +62,7 @@ from jitcap.capture.control.phi import Phi, made_inside, shown_by
 from jitcap.capture.control.while_loops import repeat
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Done, Frame
 from jitcap.capture.kinds.base import MISSING
+from jitcap.capture.kinds.contents import Place
 from jitcap.capture.numbers import constant
 from jitcap.graph.tracer import DataDependent, is_on_device
 
@@ -272,7 +271,6 @@ class _Branch:
         self.ways: list[Way] = []
         self.handles: list[Any] = []
         self.loops = self.before.private_iterators()
-        self.counted = {k: [*v] for k, v in session.counts.items()}
 
     def run(self) -> Done | None:
         try:
@@ -280,7 +278,6 @@ class _Branch:
                 return self._run()
         except BaseException:
             self.before.restore_frame()
-            self.frame.pc = self.before.pc
             raise
 
     def _run(self) -> Done | None:
@@ -351,7 +348,6 @@ class _Branch:
                 node.saved = saved
             del vm.frames[self.before.depth :]
             self.before.put_back()
-            self.session.counts = {k: [*v] for k, v in self.counted.items()}
         if len(self.tracer.functions) > functions:
             raise Unsayable("a Function is on the tape of one way")
         way.written = dict(way.part.writes)
@@ -373,9 +369,8 @@ class _Branch:
         way.changes, way.versions = self.before.changes()
         way.places = self.before.overwritten()
         for key, (storage, version) in way.versions.items():
-            more = writes_since(self.session, storage, self.counted)
-            if more is not None:
-                way.counts[key] = (more + version).handle
+            if more := self.before.open_writes(storage):
+                way.counts[key] = (sum(more) + version).handle
         found: list[Any] = [*way.stack, *(way.frame.get(n) for n in self.read)]
         found += [c.after for c in way.changes.values()]
         found += [way.done.value] if way.done is not None else []

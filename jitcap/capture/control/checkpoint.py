@@ -15,12 +15,12 @@ from eager.base.dataclass import dataclass
 from eager.core.storage import Storage
 from eager.core.tensor import Tensor
 from jitcap.base.modes import Modes
-from jitcap.capture.control.contents import PLACE, kind_of, parts_of, value_of
-from jitcap.capture.control.histories import Place, Unsayable, place_of
+from jitcap.capture.control.histories import Unsayable
 from jitcap.capture.control.log import HOST_CALL, MODE, Region
 from jitcap.capture.inputs import Shadow
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.base import MISSING
+from jitcap.capture.kinds.contents import PLACE, Place, kind_of, parts_of, place_of, value_of
 from jitcap.capture.kinds.symbolic_sequences import SizedIterator
 
 
@@ -68,6 +68,7 @@ class Checkpoint(Region):
         self.modes = Modes.now()
         self.made_changes: dict[Any, Change] = {}
         self.host_calls = len(session.host_calls)
+        self.counted = {key: [*rows] for key, rows in session.counts.items()}
         self.spoiled = False  # a way that was given up has changed what cannot be put back
 
     def changes(self) -> tuple[dict[Any, Change], dict[int, tuple[Any, int]]]:
@@ -92,6 +93,12 @@ class Checkpoint(Region):
         """The counter of writes when the region began."""
         record = self.records.get(id(storage))
         return storage.version if record is None else record.state[0]
+
+    def open_writes(self, storage: Storage) -> list[Any]:
+        """Numbers of writes since that its counter has not: only the run knows them."""
+        rows = self.session.counts.get(id(storage), [])
+        known = len(self.counted.get(id(storage), ()))
+        return [count - most for _, most, count in rows[known:]]
 
     def _moved(self) -> Iterator[tuple[Tensor, Place]]:
         """The tensors that have another position on the tape, and the one that they had."""
@@ -134,7 +141,7 @@ class Checkpoint(Region):
     def restore_frame(self) -> None:
         self.frame.fast = dict(self.fast)
         self.frame.stack = list(self.stack)
-        self.frame.handled = list(self.handled)
+        self.frame.handled, self.frame.pc = list(self.handled), self.pc
 
     def put_back(self) -> None:
         """Everything as it was; what was loaded stays loaded."""
@@ -147,6 +154,7 @@ class Checkpoint(Region):
         for t, place in self._moved():
             place.put(t)
         self.modes.put()
+        self.session.counts = {key: [*rows] for key, rows in self.counted.items()}
         self.made_changes = {}
 
     def private_iterators(self) -> set[int]:
@@ -182,6 +190,7 @@ class Checkpoint(Region):
 
 _PLAIN: Final[tuple[Any, ...]] = (
     type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(reversed([])),
+    reversed,
 )  # fmt: skip
 
 
@@ -189,15 +198,13 @@ def is_loop(value: Any) -> bool:
     """An iterator of a builtin type that can be copied where it is."""
     if type(value) in _PLAIN or type(value) is SizedIterator:
         return True
-    return type(value) in (enumerate, zip) and all(is_loop(part) for part in _inner(value))
+    return type(value) in (enumerate, zip) and all(map(is_loop, inner_iterators(value)))
 
 
-def _inner(value: Any) -> tuple[Any, ...]:
+def inner_iterators(value: Any) -> tuple[Any, ...]:
     """The iterators in one that enumerates or zips."""
-    _, args, *rest = value.__reduce__()
-    if rest:  # a strict zip
-        return (None,)
-    return args[:1] if type(value) is enumerate else args
+    inner: tuple[Any, ...] = value.__reduce__()[1]
+    return inner[:1] if type(value) is enumerate else inner
 
 
 def copied(value: Any) -> Any:
@@ -206,9 +213,11 @@ def copied(value: Any) -> Any:
         return value.copy()
     if type(value) in _PLAIN:
         return copy.copy(value)
-    make, args = value.__reduce__()
-    parts = [copied(x) if is_loop(x) else x for x in args]
-    return make(*parts)
+    make, args, *strict = value.__reduce__()
+    made = make(*(copied(x) if is_loop(x) else x for x in args))
+    for state in strict:
+        made.__setstate__(state)
+    return made
 
 
 def copies(stack: list[Any], loops: set[int], tried: dict[int, Any]) -> list[Any]:

@@ -30,6 +30,7 @@ from eager.sizes.symint import hint, known_eq, known_lt, of_data
 from jitcap.base.breaks import Again, Break
 from jitcap.base.modes import Modes
 from jitcap.capture.control.cfg import live_in, reads_frame
+from jitcap.capture.control.checkpoint import copied, same_place
 from jitcap.capture.control.list_accumulators import Appended, Place, put, stand_in, value_at
 from jitcap.capture.control.log import Region
 from jitcap.capture.control.loop_iterables import (
@@ -37,14 +38,11 @@ from jitcap.capture.control.loop_iterables import (
     Counts,
     Going,
     Numbers,
-    Rows,
     Slices,
     Steps,
-    Together,
     dimension,
     is_outside,
     same_constant,
-    same_place,
     sized_parts,
     steps,
     strides_of,
@@ -105,6 +103,7 @@ def roll(s: Any, frame: Frame, end: int) -> Any:
     if not left:
         return _as_it_stands(iterator)
     needs: dict[int, bool] = {}
+    before = copied(iterator)
     with Region(s) as region:
         while True:
             try:
@@ -113,8 +112,7 @@ def roll(s: Any, frame: Frame, end: int) -> Any:
                     trial.leave()
                     return True
             except (NotRolled, Break, DataDependent, UnknownValue):
-                moved = not same_place(steps(iterator, s.outside.shadow), through)
-                if moved or next(region.changed(), None) is not None:
+                if not same_place(iterator, before) or next(region.changed(), None) is not None:
                     raise Again(site) from None
                 break
             needs = trial.later()
@@ -149,7 +147,7 @@ class ScanRecorder:
         self.sized = type(self.length) is not int
         if self.sized and not self.length > 0:
             raise NotRolled
-        backwards = _is_reversed(through)
+        backwards = through.go_back()
         self.first, self.step = (self.length - 1, -1) if backwards else (0, 1)
         if isinstance(through, Counts):
             self.first, self.step = through.first, through.step
@@ -225,7 +223,7 @@ class ScanRecorder:
         stand_ins = stand_in(self.s, before, inner, self.end, sized=self.sized)
         self.stand_ins: dict[Place, Appended] = stand_ins
         self.placed = dict(inner.fast)
-        inner.push(self.elements.of(self.through))
+        inner.push(self.through.given_by(self.elements))
         modes = Modes.now()
         vm.frames.append(inner)
         try:
@@ -428,20 +426,18 @@ class Elements:
         self.places: list[tuple[Tensor, ...]] = []  # what stands for an element, and of what
         self.rows: dict[int, tuple[Tensor, Callable[[int], Tensor]]] = {}  # see `Behind`
 
-    def of(self, through: Steps) -> Any:
-        """Element of `through` that the loop gives to a step."""
-        if isinstance(through, Counts):
-            first, step, counter = through.first, through.step, self.trial.counter
-            if self.trial.step < 0 and through is not self.trial.through:
-                first, step = first + step * (self.trial.length - 1), -step
-            if through is self.trial.through or (first, step) == (0, 1):
-                return counter
-            return counter * step + first
-        if isinstance(through, Slices):
-            return self.item(through.of, self.of(through.counts))
-        if not isinstance(through, Rows):
-            return tuple(map(self.of, through.parts))
-        values = through.values[: self.trial.length]
+    def count(self, through: Counts) -> Any:
+        """The number that the loop gives to a step."""
+        first, step, counter = through.first, through.step, self.trial.counter
+        if self.trial.step < 0 and through is not self.trial.through:
+            first, step = first + step * (self.trial.length - 1), -step
+        if through is self.trial.through or (first, step) == (0, 1):
+            return counter
+        return counter * step + first
+
+    def row(self, values: Sequence[Tensor]) -> Tensor:
+        """The one of these tensors that the loop gives to a step."""
+        values = values[: self.trial.length]
         ordered = values[::-1] if self.trial.step < 0 else values
         needs = mode.enabled and values[0].requires_grad
         return self._place(
@@ -469,7 +465,7 @@ class Elements:
 
     def given_parts_of(self) -> list[Tensor]:
         """The tensors of which a step is given parts."""
-        return [*(x for x, _ in self.slices.values()), *_gone_through(self.trial.through)]
+        return [*(x for x, _ in self.slices.values()), *self.trial.through.tensors()]
 
     def item(self, x: Tensor, key: Any) -> Any:
         """`x[key]` where one index is a number of the counter; MISSING where none is."""
@@ -559,23 +555,6 @@ def _leaves(tree: Any) -> list[Tensor]:
     if type(tree) is tuple:
         return [x for part in tree for x in _leaves(part)]
     return [tree] if isinstance(tree, Tensor) else []
-
-
-def _gone_through(through: Steps) -> list[Tensor]:
-    """The tensors that a loop goes through."""
-    if isinstance(through, Together):
-        return [x for part in through.parts for x in _gone_through(part)]
-    if isinstance(through, Rows):
-        return [*through.values]
-    return [through.of] if isinstance(through, Slices) else []
-
-
-def _is_reversed(through: Steps) -> bool:
-    """True if all tensors are iterated in reverse."""
-    if isinstance(through, Together):
-        rows = [p for p in through.parts if not isinstance(p, Counts)]
-        return bool(rows) and all(map(_is_reversed, rows))
-    return isinstance(through, Rows) and through.reverse
 
 
 def _memory(x: Tensor) -> Any:

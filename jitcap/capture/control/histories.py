@@ -8,38 +8,15 @@ on the tape is chosen, as its elements are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from eager.core.grad_fn_names import joined, label_of, put_name
 from eager.core.tensor import Tensor, wrap
+from jitcap.capture.kinds.contents import Place, place_of
 
 
 class Unsayable(Exception):
     """Two ways leave what no choice can express."""
-
-
-PLACE: Final = frozenset({"_node", "_index", "_requires_grad"})
-
-
-class Place(NamedTuple):
-    """Position of a tensor on the tape; `history`: of a view, from which history of its base."""
-
-    node: Any
-    output: int
-    requires_grad: bool
-    history: int | None
-
-    def put(self, t: Tensor) -> None:
-        t._node, t._requires_grad = self.node, self.requires_grad
-        if t._index != self.output:
-            t._index = self.output
-        if t._view is not None and self.history is not None:
-            t._view.history = self.history
-
-
-def place_of(t: Tensor) -> Place:
-    history = None if t._view is None else t._view.history
-    return Place(t._node, t._index, t._requires_grad, history)
 
 
 def standing_at(t: Tensor, place: Place) -> Tensor:
@@ -97,23 +74,3 @@ def versions_of(ways: Sequence[dict[int, Any]]) -> list[tuple[Any, int, int, int
         after = [way[key][1] if key in way else before for way in ways]
         rows.append((storage, before, *after))
     return rows
-
-
-def writes_since(session: Any, storage: Any, before: dict[int, list[Any]]) -> Any:
-    """By how much more memory was written since than its counter says, if only the run knows."""
-    known = len(before.get(id(storage), ()))
-    rows = session.counts.get(id(storage), [])[known:]
-    return sum(count - most for _, most, count in rows) if rows else None
-
-
-def writes_of_round(
-    s: Any, storages: dict[int, Any], before: Any, counted: Any, stands: list[Any]
-) -> list[Any]:
-    """Numbers of writes to each memory by the end of a round that was given the `stands`."""
-    ends: list[Any] = []
-    first = len(stands) - len(storages)
-    for stand, (key, storage) in zip(stands[first:], storages.items(), strict=True):
-        rows = s.counts.get(key, [])[len(counted.get(key, ())) :]
-        unknown = sum(count - most for _, most, count in rows)
-        ends.append(stand + (storage.version - before.version(storage)) + unknown)
-    return ends

@@ -12,10 +12,10 @@ from typing import Any
 
 from eager.core.tensor import Tensor
 from jitcap.base.walks import reach
-from jitcap.capture.control.contents import Holder, parts_of
 from jitcap.capture.control.log import known_elsewhere
 from jitcap.capture.control.loop_results import NotRolled
 from jitcap.capture.interpret import Frame
+from jitcap.capture.kinds.contents import Holder, parts_of
 
 Place = str | int  # the name of a local, or a place on the stack
 

@@ -28,16 +28,16 @@ from eager.core.traced import Traced
 from jitcap.base.call_policy import is_python_class
 from jitcap.base.modes import Modes
 from jitcap.base.walks import reach
-from jitcap.capture.control.contents import (
+from jitcap.capture.inputs import Shadow
+from jitcap.capture.interpret import Frame
+from jitcap.capture.kinds.contents import (
     Snapshot,
     kind_of,
     namespace_of,
     reachable,
     value_of,
 )
-from jitcap.capture.inputs import Shadow
-from jitcap.capture.interpret import Frame
-from jitcap.capture.kinds.tensors import TensorShadow
+from jitcap.capture.kinds.tensors import tensors_of
 from jitcap.graph.tracer import part_number
 
 _FIXED: Final = frozenset({int, float, complex, bool, str, bytes, type(None), tuple, SymNumber})
@@ -172,8 +172,7 @@ class Region:
 
     def _counters_outside(self) -> frozenset[int]:
         """Ids of the counters of writes of tensors from outside."""
-        shadows = (part for x in self.session.outside.by_real.values() for part in x.parts())
-        return frozenset(id(x.twin._counts) for x in shadows if isinstance(x, TensorShadow))
+        return frozenset(id(x.twin._counts) for x in tensors_of(self.session))
 
     def _had(self, record: Snapshot, outside: frozenset[int]) -> bool:
         if isinstance(record.obj, Shadow):

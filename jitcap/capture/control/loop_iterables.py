@@ -17,7 +17,7 @@ from eager.core.tensor import Tensor
 from eager.ops.move import stack
 from eager.sizes.aval import Aval, same, same_aval
 from eager.sizes.symint import SymInt, of_data
-from jitcap.capture.control.checkpoint import Checkpoint
+from jitcap.capture.control.checkpoint import Checkpoint, inner_iterators
 from jitcap.capture.control.loop_results import NotRolled
 from jitcap.capture.control.may_alias import memory_of
 from jitcap.capture.kinds.symbolic_sequences import SizedIterator
@@ -31,17 +31,50 @@ _LISTED: Final[tuple[type, ...]] = (type(iter([])), type(iter(())), reversed, ty
 KINDS: Final = frozenset({RANGE, *_LISTED, enumerate, zip, SizedIterator})
 
 
+class Steps:
+    """Elements that the steps of a loop are given; `length`: how many there are."""
+
+    __slots__ = ()
+    length: Any
+
+    def tensors(self) -> list[Tensor]:
+        """The tensors that the loop goes through."""
+        return []
+
+    def go_back(self) -> bool:
+        """True if all tensors are given in reverse."""
+        return False
+
+    def stacked(self) -> Steps:
+        """These steps, with one stacked tensor in place of a list of rows."""
+        return self
+
+    def element(self, s: Any, at: Any) -> Any:
+        """Element that a step is given; `at`: number of steps before it."""
+        raise NotImplementedError
+
+    def given_by(self, scan: Any) -> Any:
+        """Stand-in for the element of any step: see `for_loops.Elements`."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Counts:
+class Counts(Steps):
     """Numbers: `first`, and `step` more each time; `length` is None where they never end."""
 
     first: Any  # an int, or a size
     step: int
     length: Any  # the same, or None
 
+    def element(self, s: Any, at: Any) -> Any:
+        return at * self.step + out(self.first)
+
+    def given_by(self, scan: Any) -> Any:
+        return scan.count(self)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class Rows(Steps):
     """Tensors that look the same, in the order in which they come."""
 
     values: Sequence[Tensor]
@@ -51,9 +84,21 @@ class Rows:
     def length(self) -> int:
         return len(self.values)
 
+    def tensors(self) -> list[Tensor]:
+        return [*self.values]
+
+    def go_back(self) -> bool:
+        return self.reverse
+
+    def stacked(self) -> Steps:
+        return Slices(Counts(0, 1, self.length), stack(self.tensors()), self.values)
+
+    def given_by(self, scan: Any) -> Any:
+        return scan.row(self.values)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Slices:
+class Slices(Steps):
     """The parts of a tensor along its first dimension, with these numbers. `rows`: what they are
     where the tensor was made of them."""
 
@@ -65,16 +110,42 @@ class Slices:
     def length(self) -> Any:
         return self.counts.length
 
+    def tensors(self) -> list[Tensor]:
+        return [self.of]
+
+    def element(self, s: Any, at: Any) -> Any:
+        found = s.getitem(self.of, self.counts.element(s, at))
+        if self.rows and s.rolls:
+            rows = [(x, memory_of(s, x)) for x in self.rows]
+            s.ties.add(s.rolls[-1].site, found, rows, hidden=False)
+        return found
+
+    def given_by(self, scan: Any) -> Any:
+        return scan.item(self.of, scan.count(self.counts))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Together:
+class Together(Steps):
     """Tuples of what several give."""
 
     parts: tuple[Any, ...]
     length: Any
 
+    def tensors(self) -> list[Tensor]:
+        return [x for part in self.parts for x in part.tensors()]
 
-Steps = Counts | Rows | Slices | Together
+    def go_back(self) -> bool:
+        rows = [part for part in self.parts if type(part) is not Counts]
+        return bool(rows) and all(part.go_back() for part in rows)
+
+    def stacked(self) -> Steps:
+        return Together(tuple(part.stacked() for part in self.parts), self.length)
+
+    def element(self, s: Any, at: Any) -> Any:
+        return tuple(part.element(s, at) for part in self.parts)
+
+    def given_by(self, scan: Any) -> Any:
+        return tuple(part.given_by(scan) for part in self.parts)
 
 
 def steps(iterator: Any, outside: Callable[[Any], Any]) -> Steps | None:
@@ -121,9 +192,7 @@ def sized_parts(iterator: Any) -> list[SizedIterator]:
         return [] if iterator.fixed is not None else [iterator]
     if type(iterator) not in (enumerate, zip):
         return []
-    inner = iterator.__reduce__()[1]
-    return [x for part in (inner[:1] if type(iterator) is enumerate else inner)
-            for x in sized_parts(part)]  # fmt: skip
+    return [x for part in inner_iterators(iterator) for x in sized_parts(part)]
 
 
 def _counts(iterator: Any) -> Counts | None:
@@ -154,17 +223,6 @@ def _is_like(x: Tensor, first: Tensor) -> bool:
         return False
     strides = x is first or same(strides_of(x), strides_of(first))
     return strides and same_aval(x.aval, first.aval) and x._requires_grad is first._requires_grad
-
-
-def same_place(a: Steps | None, b: Steps | None) -> bool:
-    """True if two iterators are at the same position, by their steps."""
-    if isinstance(a, Together) and isinstance(b, Together):
-        return all(map(same_place, a.parts, b.parts))
-    if isinstance(a, Slices) and isinstance(b, Slices):
-        return a.of is b.of and same_place(a.counts, b.counts)
-    if isinstance(a, Counts) and isinstance(b, Counts):
-        return (a.first, a.length) == (b.first, b.length)
-    return type(a) is type(b) and a is not None and b is not None and a.length == b.length
 
 
 def same_constant(a: Any, b: Any) -> bool:
@@ -203,7 +261,7 @@ class Going:
         if id(iterator) not in Checkpoint(s, frame).private_iterators():
             return None
         through = steps(iterator, s.outside.shadow)
-        return None if through is None else Going(_as_parts(through), place)
+        return None if through is None else Going(through.stacked(), place)
 
     def enter(self, frame: Any) -> None:
         """Take the place of the iterator."""
@@ -227,30 +285,7 @@ class Going:
         """Element that the next step is given."""
         taken = frame.fast[self.place]
         frame.fast[self.place] = taken + 1
-        return (_element(s, self.through, taken),)
-
-
-def _as_parts(through: Steps) -> Steps:
-    """Steps with one stacked tensor in place of a list of rows."""
-    if isinstance(through, Together):
-        return Together(tuple(map(_as_parts, through.parts)), through.length)
-    if not isinstance(through, Rows):
-        return through
-    return Slices(Counts(0, 1, through.length), stack(list(through.values)), through.values)
-
-
-def _element(s: Any, through: Steps, at: Any) -> Any:
-    """Element that a step is given; `at`: number of steps before it."""
-    if isinstance(through, Together):
-        return tuple(_element(s, part, at) for part in through.parts)
-    if isinstance(through, Slices):
-        found = s.getitem(through.of, _element(s, through.counts, at))
-        if through.rows and s.rolls:
-            rows = [(x, memory_of(s, x)) for x in through.rows]
-            s.ties.add(s.rolls[-1].site, found, rows, hidden=False)
-        return found
-    assert isinstance(through, Counts)
-    return at * through.step + out(through.first)
+        return (self.through.element(s, taken),)
 
 
 # ---- numbers of the counter

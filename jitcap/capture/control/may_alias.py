@@ -19,9 +19,9 @@ from eager.ops.pointwise import where
 from eager.sizes.aval import Aval
 from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
-from jitcap.capture.control.contents import Snapshot, namespace_of, parts_of
 from jitcap.capture.control.loop_results import NotRolled
 from jitcap.capture.kinds.base import MISSING
+from jitcap.capture.kinds.contents import Snapshot, namespace_of, parts_of
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 
 

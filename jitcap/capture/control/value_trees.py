@@ -19,10 +19,10 @@ from eager.sizes.aval import same_aval
 from jitcap.base.call_policy import is_library_module, is_python_class, per_class
 from jitcap.base.origin import is_unset
 from jitcap.capture.control.arm_compatibility import CONSTANTS
-from jitcap.capture.control.contents import namespace_of
 from jitcap.capture.control.log import known_elsewhere
 from jitcap.capture.control.loop_iterables import same_constant
 from jitcap.capture.interpret import Frame
+from jitcap.capture.kinds.contents import namespace_of
 from jitcap.capture.kinds.objects import slots_of
 from jitcap.capture.numbers import INT64
 

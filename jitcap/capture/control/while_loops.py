@@ -46,7 +46,7 @@ from jitcap.capture.control.cfg import (
 )
 from jitcap.capture.control.checkpoint import Change, Checkpoint
 from jitcap.capture.control.for_loops import HISTORY, TRIES, copied_frame, is_plain, is_step
-from jitcap.capture.control.histories import Unsayable, writes_of_round
+from jitcap.capture.control.histories import Unsayable
 from jitcap.capture.control.loop_exits import AGAIN, RoundEnd
 from jitcap.capture.control.loop_iterables import Going
 from jitcap.capture.control.loop_results import NotRolled
@@ -100,7 +100,7 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
     if s.ties.failures.get((id(going or frame), index), (0,))[0] == FAILURES:
         is_open = control_flow.decide(value)[0] is not None
         return is_open and endless and s.ties.reasons[code, loop.head]
-    state, before = Checkpoint(s, frame), (dict(frame.fast), [*frame.stack], frame.pc)
+    state = Checkpoint(s, frame)
     if going is not None and index != loop.head:  # else it stands there
         going.enter(frame)
     try:
@@ -118,9 +118,9 @@ def repeat(s: Any, frame: Frame, value: Any, starts: Starts, merge: Merge) -> An
             return WhileRecorder(s, end, which, index).record(merge)
     except (NotRolled, Break, Unsayable, DataDependent, UnknownValue) as why:
         reason = str(why.what if isinstance(why, Break) else why)
-        frame.fast, frame.stack, frame.pc = before
+        state.restore_frame()
         first = s.ties.failed(going or frame, index, (code, loop.head), reason)
-        if _differs(state):
+        if next(state.changed(), None) is not None:
             what = f"a loop that is not one graph: {reason}"
             refusal = Break("aliasing", what)
             raise refusal.unless(Assumed(sites=frozenset({(code, index)}))) from None
@@ -135,14 +135,6 @@ def _going(s: Any, frame: Frame, loop: While) -> Going | None:
     if is_step(s, frame, loop.head) or not s.tries(iterator, "rounds", TRIES):
         return None
     return Going.of(s, frame, loop.place)
-
-
-def _differs(state: Checkpoint) -> bool:
-    try:
-        changes, versions = state.changes()
-    except Unsayable:
-        return True
-    return bool(changes or versions or state.calls())
 
 
 def _is_open(which: Any) -> bool:
@@ -296,9 +288,8 @@ class WhileRecorder:
         trees = [inner.fast[n] for n in self.locals]
         depth = len(s.vm.frames)
         s.vm.frames.append(inner)
-        before, counted = Checkpoint(s, inner), s.counts
+        before = Checkpoint(s, inner)
         self.was_there = before.was_there
-        s.counts = {k: [*v] for k, v in counted.items()}
         before.open()
         try:
             for change in self.entries.values():
@@ -317,15 +308,17 @@ class WhileRecorder:
             self._learn(inner, changes, written := _taken(s.tracer), versions)
             leaves = stands[1:] if several else stands
             ends = self._ends(inner, changes, written, leaves)
+            numbers = iter(stands[len(stands) - len(self.storages) :])
             ends += self.objects.numbers(leaves, ends)
-            ends += writes_of_round(s, self.storages, before, counted, stands)
+            for storage in self.storages.values():
+                more = storage.version - before.version(storage)
+                ends.append(next(numbers) + more + sum(before.open_writes(storage)))
         finally:
             del s.vm.frames[depth:]
             with suppress(Unsayable):
                 before.changes()
             before.put_back()
             before.close()
-            s.counts = counted
         if several:
             return which == AGAIN, [which, *ends]
         return which, ends

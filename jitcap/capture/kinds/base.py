@@ -15,25 +15,22 @@ import operator
 import types
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
-from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any, Final, NoReturn, TypeVar
 
 from eager.core.sym import SymNumber
-from eager.core.tensor import Tensor
 from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import Known, answers_for_itself, is_library_space, per_class
-from jitcap.base.origin import Computed, MembersOf, Origin
+from jitcap.base.origin import Origin
 from jitcap.base.terms import Row, Term
 from jitcap.capture.epilogue_writes import Emitter
-from jitcap.capture.inputs import Outside, Shadow
 from jitcap.capture.kinds.poison import Poison, SymbolicId
-from jitcap.guards.guard import Guard, Guards, Holds
+from jitcap.capture.state import State
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 Handler = Callable[..., Any]
-P = ParamSpec("P")
 _ORDER: Final = "the order of a set of objects, which their addresses decide"
 HANDLERS: Final[dict[Any, Handler]] = {}  # builtins whose meaning differs on captured values
 
@@ -89,59 +86,10 @@ MISSING: Final = _Nothing("missing")
 DEPTH: Final = 12  # of containers in containers that are looked into
 
 
-class Session:
+class Session(State):
     """One capture: its state, and the operations, each handed to its value's kind.
 
     `jitcap.capture.session` has the rest: calls of native code and of the host, the interpreter."""
-
-    guards: Guards
-    outside: Outside
-    tracer: Any
-    vm: Any
-    sizes: Any
-
-    def __init__(self) -> None:
-        self.made: dict[int, Any] = {}  # classes and functions that the program made
-        self.idle: dict[int, Any] = {}  # objects that no code of the program names
-        self.reached: dict[int, FunctionType] = {}  # functions that were interpreted
-        self.inputs: dict[Any, Any] = {}  # graph input -> the shadow of its tensor
-        self.owners: dict[int, Any] = {}  # id of traced memory -> the shadow whose it is
-        self.cells: dict[tuple[int, int], CellType] = {}  # (function, index) -> twin
-        self.written: dict[tuple[int, Any], Any] = {}  # (id of a twin, key) -> the last write
-        self.arrays: dict[int, Any] = {}  # by id of an OutsideArray: the input that shares it
-        self.hashed: dict[int, Shadow] = {}  # objects that native code told apart by identity
-        self.dictionaries: dict[int, Any] = {}  # those of objects made inside, by id: the object
-        self.namespaces: dict[int, MembersOf] = {}  # of the classes that were looked into
-        self.class_reads: dict[tuple[int, str], Any] = {}
-        self.global_reads: dict[tuple[int, str, Any], Any] = {}  # the same of a library's modules
-        self.libraries: dict[int, tuple[Any, bool]] = {}  # globals, by id: whether a library's
-        self.lookups: dict[tuple[int, str], Any] = {}  # the same, through the order of resolution
-        self.unwatched: set[int] = set()  # classes of tensors, by id, that run no code at a look
-        self.acting: dict[int, bool] = {}  # classes, by id: see `kinds.classes.acts_by_itself`
-        self.defaulted: set[int] = set()  # native functions whose defaults are guarded
-        self.defaults: dict[int, Origin] = {}  # where those of interpreted ones lie, by function
-        self.special_names: dict[type, frozenset[str]] = {}  # those that are written in Python
-        self.lent_classes: dict[type, type] = {}  # of the stand-ins for instances, by their class
-        self.lent: dict[int, Any] = {}  # by id of an instance: its stand-in for native code
-        # Containers, their copies in native code, and what they held by then.
-        self.mirrors: list[tuple[Any, Any, list[Any]]] = []
-        self.computed: dict[Any, Any] = {}  # numbers from outside, by how they are computed
-        self.required: set[tuple[Any, int]] = set()  # of what the host calls: see `capture.host`
-        self.counts: dict[int, list[Any]] = {}  # writes that only a run counts, by their memory
-        self.unsafe: frozenset[str] = frozenset()  # lines where a check failed as a version ran
-        self.rolls: list[Any] = []  # loops of which a step is recorded now: see `control.roll`
-        self.turns: dict[tuple[Any, int], int] = {}  # of loops: see `control.plain`
-        self.tried: dict[int, tuple[Any, collections.Counter[str]]] = {}  # by iterator: see `tries`
-        self.inner: dict[int, Any] = {}  # values of steps of loops, by id, each with its loop
-        self.rolled: list[str] = []  # what became of loops, for people
-        self.answers: dict[Any, Any] = {}  # of caches that are looked through: see `kinds.caches`
-        self.bound_to = ""  # what the program saw that holds in this process only
-
-    def tries(self, iterator: Any, what: str, most: int) -> int:
-        """Number of tries that a loop has left, this one included, to be recorded as `what`."""
-        _, counts = self.tried.setdefault(id(iterator), (iterator, collections.Counter()))
-        counts[what] += 1
-        return max(most + 1 - counts[what], 0)
 
     def getattr(self, obj: Any, name: str) -> Any:
         try:
@@ -335,31 +283,10 @@ class Session:
         found = self.written.get((id(twin), key if type(key) in (str, int) else None))
         return f"{found.file}:{found.line}" if found else ""
 
-    def guard(
-        self, kind: Callable[Concatenate[Any, str, P], Guard], place: Any,
-        *expected: P.args, **how: P.kwargs,
-    ) -> None:  # fmt: skip
-        """Make a guard of this kind about what is found at a place."""
-        self.guards.add(kind(place, self.line(), *expected, **how))
-
-    def guard_that(self, form: Term, *asked: Any, answer: bool = True) -> None:
-        """Guard what a term over places, and then objects, answers: see `Computed`."""
-        places = tuple(x for x in asked if isinstance(x, Origin))
-        self.guard(Holds, Computed(places, form, asked[len(places) :]), answer)
-
     # what `jitcap.capture.session` adds
 
-    line: Callable[[], str]
-    where: Callable[[], Any]
-    log: Any  # of writes, while somebody asks for them
-    ties: Any  # what results of branches could be the same as
     undecided: Callable[[Any], bool]
     as_bool: Callable[[Any], Any]
-    search: Any  # for all refusals, not for a graph
-    layers: Any  # calls of these that are alike: see `jitcap.capture.memo.calls`
-    paths: Any  # of modules
-    drawn: dict[Any, Any]  # graph input -> the number that the host draws for it
-    host_calls: list[Any]  # put off until the graph has run
     call: Callable[[Any, Args, Kwargs], Any]
     interpret: Callable[[FunctionType, Args, Kwargs], Any]
     native: Callable[..., Any]
@@ -379,7 +306,6 @@ class Session:
     binary: Callable[[str, Any, Any], Any]
     compare: Callable[[str, Any, Any], Any]
     same: Callable[[Any, Any], bool]
-    known: Callable[[Any], Any]
     number_input: Callable[[Any, Origin], Any]
 
 
@@ -428,7 +354,7 @@ def _answers(value: Any, depth: int) -> bool:
     """True if making text of a value may run the program's code, or only the run knows the text."""
     kind = kind_of(value)
     shows = (kind.plain or kind.contains_values) and not kind.python
-    if depth > DEPTH or not shows or isinstance(value, SymNumber | Tensor):
+    if depth > DEPTH or not shows or kind.later:
         return True
     keys = dict.keys(value) if isinstance(value, dict) else ()
     return any(_answers(v, depth + 1) for v in (*keys, *parts_of(value)))
@@ -488,6 +414,7 @@ class Kind:
     constant = False  # whether its values are guarded whole when they are loaded
     contains_values = False  # whether others can be its parts
     plain = False  # whether native code may have its values as they are: no parts, nothing to load
+    later = False  # whether only the run knows its values
 
     def refuse(self, obj: Any, what: str) -> NoReturn:
         raise Break("opaque object", f"{what} of a {self.type_of(obj).__qualname__}")

@@ -27,9 +27,9 @@ from jitcap.base.origin import Bind, Computed, Fixed, Origin, Variable
 from jitcap.base.terms import Term, python, text
 from jitcap.base.walks import reach
 from jitcap.capture import numbers
-from jitcap.capture.control.contents import Snapshot, can_change, parts_of
 from jitcap.capture.kinds.base import Args, Kwargs, Session, hashes_identity, of
 from jitcap.capture.kinds.constants import FixedKind
+from jitcap.capture.kinds.contents import Snapshot, can_change, parts_of
 
 _ATOMS: Final = (int, str, float, complex, bool, bytes, type(None))
 

@@ -24,7 +24,6 @@ import numpy as np
 
 from eager.base.dtype import DType
 from eager.core.sym import SymNumber
-from eager.core.tensor import Tensor
 from eager.device import device
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import is_python_class, shown
@@ -237,7 +236,7 @@ def _refuse_reads(text: str) -> None:
 def _is_later(value: Any) -> bool:
     if isinstance(value, tuple | list):
         return any(map(_is_later, parts_of(value)))
-    return isinstance(value, Deferred | SymNumber | Tensor)
+    return kind_of(value).later
 
 
 def sequence_of(s: Session, value: Any, words: str) -> list[Any]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, timedelta
 from functools import partial
 from keyword import iskeyword
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, SimpleNamespace
+from types import BuiltinFunctionType, FunctionType, SimpleNamespace
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -217,6 +217,8 @@ def between(a: Any, b: Any) -> Any:
 class DeferredKind(Kind):
     """A value that is made later: it can be formatted, stored, printed and returned."""
 
+    later = True
+
     def to_native(self, s: Session, value: Deferred) -> Any:
         raise value.refusal()
 
@@ -267,7 +269,7 @@ def joined(parts: list[Any]) -> Any:
 
 def mentions_runtime(value: Any) -> bool:
     """True if text about `value` needs run-time values."""
-    return any(isinstance(v, Tensor | SymNumber | Deferred) for v in all_shown(value))
+    return any(kind_of(v).later for v in all_shown(value))
 
 
 def all_shown(value: Any) -> Iterator[Any]:
@@ -281,14 +283,14 @@ def all_shown(value: Any) -> Iterator[Any]:
         queue += new.values()
 
 
-_STATIC: Final = (type, FunctionType, ModuleType, CodeType, BuiltinFunctionType, np.ndarray)
+_STATIC: Final = (type, FunctionType, BuiltinFunctionType, np.ndarray)
 
 
 def shown_by(value: Any) -> Iterable[Any]:
     """The values that native text of a value shows. Those of a builtin that is no container (a view
     of a dictionary, a partial, a method) are among all that it refers to."""
     kind = kind_of(value)
-    if kind.plain or kind.constant or isinstance(value, (*_STATIC, Tensor, SymNumber, Deferred)):
+    if kind.plain or kind.constant or kind.later or isinstance(value, _STATIC):
         return ()
     if isinstance(value, BaseException):
         return value.args

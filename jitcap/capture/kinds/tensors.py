@@ -69,11 +69,6 @@ class TensorShadow(Shadow):
         self.extra: dict[str, Any] = {}  # attributes that the user put on it, as loaded
         self.hooks: dict[str, dict[int, Any]] = {}  # its tables of hooks, which handles hold too
 
-    def passes_on(self) -> bool:
-        """True if it got a gradient that is not its own: its history goes on outside."""
-        given = self.twin._grad is not UNREAD and self.twin._grad is not self.grad
-        return bool(given and self.real._node is not None and not self.real._retains)
-
     def has_history(self) -> bool:
         """True if the tensor from outside has a node on the tape."""
         return self.real._node is not None
@@ -164,13 +159,18 @@ class TensorShadow(Shadow):
         if twin._requires_grad is not self.requires_grad:
             put("_requires_grad", repr(twin._requires_grad))
         if twin._grad is not UNREAD and twin._grad is not self.grad:
-            if self.passes_on():
+            if self.has_history() and not self.real._retains:
                 raise Break("history", f"backward() goes on past {self.origin.show()}")
             put("_grad", make.expr(twin._grad))
         for key, value in self._extra_now().items():
             form = ATTRIBUTE if field("t", key)[0] == "attribute" else OWN
             effects.append(self.write(make, form, text(key), make.expr(value), at=key))
         return effects
+
+
+def tensors_of(s: Session) -> list[TensorShadow]:
+    """The tensors from outside."""
+    return [x for x in s.outside.by_real.values() if isinstance(x, TensorShadow)]
 
 
 def _layout(s: Session, real: Tensor, origin: Origin) -> tuple[Aval, tuple[int, ...]]:
@@ -193,7 +193,7 @@ class TensorKind(NativeKind):
     """A tensor, and instances of its subclasses. `eager` answers; what the user put on one from
     outside is loaded first."""
 
-    plain = True
+    plain = later = True
 
     def load(self, s: Session, real: Tensor, origin: Origin) -> Any:
         """A stand-in whose array is a graph input."""
@@ -381,6 +381,8 @@ def _index(s: Session, key: Any) -> Any:
 class NumberKind(ConstantKind):
     """A number whose value is known only at run time: see `eager.core.sym`."""
 
+    later = True
+
     def rebuild(self, make: Emitter, value: SymNumber) -> Term:
         return make.number(value)
 
@@ -452,11 +454,8 @@ _KNOWN: Final = frozenset(d.np for d in dt.ALL)
 
 def _input(array: Any) -> Tensor | None:
     """The input that a guard checks: None where there is no tensor of the array."""
-    if (
-        type(array) is not np.ndarray
-        or array.dtype not in _KNOWN
-        or min(array.strides, default=0) < 0
-    ):
+    known = type(array) is np.ndarray and array.dtype in _KNOWN
+    if not known or min(array.strides, default=0) < 0:
         return None
     return wrap(shared(array)._array, Storage())  # a normal one in inference mode, too
 

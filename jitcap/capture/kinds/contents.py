@@ -25,7 +25,6 @@ from eager.core.storage import Storage
 from eager.core.tensor import UNREAD, Tensor
 from jitcap.base.call_policy import is_python_class, per_class
 from jitcap.base.origin import is_unset
-from jitcap.capture.control.histories import Place, place_of
 from jitcap.capture.inputs import Shadow
 from jitcap.capture.interpret import Frame, Generator
 from jitcap.capture.kinds.base import MISSING
@@ -43,6 +42,27 @@ _ROUNDS: Final = (
     itertools.product, itertools.permutations, itertools.combinations,
     itertools.combinations_with_replacement, itertools.cycle,
 )  # fmt: skip
+
+
+class Place(NamedTuple):
+    """Position of a tensor on the tape; `history`: of a view, from which history of its base."""
+
+    node: Any
+    output: int
+    requires_grad: bool
+    history: int | None
+
+    def put(self, t: Tensor) -> None:
+        t._node, t._requires_grad = self.node, self.requires_grad
+        if t._index != self.output:
+            t._index = self.output
+        if t._view is not None and self.history is not None:
+            t._view.history = self.history
+
+
+def place_of(t: Tensor) -> Place:
+    history = None if t._view is None else t._view.history
+    return Place(t._node, t._index, t._requires_grad, history)
 
 
 class Kind(NamedTuple):
