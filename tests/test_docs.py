@@ -199,7 +199,7 @@ def test_the_backends_are_the_documented_ones():
 
 
 def test_each_debug_level_adds_what_its_row_says(capsys):
-    signs = ("kernels", "", "ops.mul", ": fused\n", "#include", "simplify")
+    signs = ("kernels", "", "ops.mul", ": fused\n", "#include", "+++ simplify")
     rows = re.findall(r"^\| (\d) \| ", DOCS["debugging.md"], re.MULTILINE)
     assert rows == [str(i + 1) for i in range(len(signs))]
     shown = []
