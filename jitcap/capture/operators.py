@@ -93,13 +93,19 @@ def _is_of_c(cls: type) -> bool:
     return base is not object and not issubclass(base, BaseException)
 
 
+def _order(a: Any, b: Any, name: str, reflected: str) -> list[tuple[Any, Any, str]]:
+    """Two operands in the order in which Python asks them, each with the other and its method."""
+    order = [(a, b, name), (b, a, reflected)]
+    first, second = kind_of(a).type_of(a), kind_of(b).type_of(b)
+    return order[::-1] if first is not second and issubclass(second, first) else order
+
+
 def _of_values(s: Session, name: str, a: Any, b: Any, *, inplace: bool) -> Any:
     """Result of the methods of two operands, of which one is a number, text or container of a
     class of the program: no stand-in is one for native code. MISSING where none is asked."""
-    left, right = (a, b, f"__{name}__"), (b, a, f"__r{name}__")
-    order = [left] if type(a) is type(b) else [left, right]
-    if type(b) is not type(a) and isinstance(b, type(a)):
-        order.reverse()
+    order = _order(a, b, f"__{name}__", f"__r{name}__")
+    if type(a) is type(b):
+        del order[1]
     if inplace:
         order.insert(0, (a, b, f"__i{name}__"))
     methods = [(s.special(x, asked_for), x, y) for x, y, asked_for in order]
@@ -116,10 +122,7 @@ def _of_values(s: Session, name: str, a: Any, b: Any, *, inplace: bool) -> Any:
 
 def _of_tensors(s: Session, a: Any, b: Any, name: str, reflected: str) -> Any:
     """Result of the methods that the program put into a class of tensors, or MISSING."""
-    order = [(a, b, name), (b, a, reflected)]
-    if type(b) is not type(a) and isinstance(b, type(a)):
-        order.reverse()
-    for x, y, asked_for in order:
+    for x, y, asked_for in _order(a, b, name, reflected):
         if not isinstance(x, Tensor):
             continue
         method = s.special(x, asked_for)
@@ -221,12 +224,8 @@ def compare(s: Session, op: str, a: Any, b: Any) -> Any:
 def _compared(s: Session, names: tuple[str, str], a: Any, b: Any) -> Any:
     """Result of the first method of two operands that gives one. One is a number, text or container
     of a class of the program, and no stand-in is one for native code."""
-    first, second = kind_of(a).type_of(a), kind_of(b).type_of(b)
-    order = [(first, names[0], a, b), (second, names[1], b, a)]
-    if first is not second and issubclass(second, first):
-        order.reverse()
-    for cls, name, x, y in order:
-        result = s.call(class_raw(s, cls, name), (x, y), {})
+    for x, y, name in _order(a, b, *names):
+        result = s.call(class_raw(s, kind_of(x).type_of(x), name), (x, y), {})
         if result is not NotImplemented:
             return result
     if "__eq__" in names or "__ne__" in names:

@@ -55,7 +55,6 @@ from jitcap.capture.kinds.constants import Opaque
 from jitcap.capture.kinds.deferred import VIEWS, Deferred, by_numpy, joined, snapshot
 from jitcap.capture.kinds.iterators import (
     Iteration,
-    ReversedIterator,
     asked_for_length,
     driven,
 )
@@ -88,7 +87,7 @@ _CALLING: Final = frozenset({"cmp_to_key", "sub", "subn"})  # a class among thei
 # does not take.
 _CLASSES: Final = (
     SymNumber, native_proxies.Callback, Super, Opaque, Deferred, Generator,
-    native_proxies.NativeProxy, ReversedIterator,
+    native_proxies.NativeProxy,
 )  # fmt: skip
 _FUNCTIONS: Final[tuple[Any, ...]] = (
     *HANDLERS.values(),

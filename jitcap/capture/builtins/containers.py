@@ -17,7 +17,7 @@ from jitcap.capture.builtins import polyfills
 from jitcap.capture.kinds.base import HANDLERS, MISSING, Session, handles, kind_of
 from jitcap.capture.kinds.classes import class_raw
 from jitcap.capture.kinds.constants import sequence_of
-from jitcap.capture.kinds.iterators import Lazy, ReversedIterator
+from jitcap.capture.kinds.iterators import Lazy, backwards
 from jitcap.capture.kinds.symbolic_sequences import SizedIterator, SymRange
 from jitcap.capture.opcodes.build import entries
 
@@ -58,7 +58,7 @@ def _reversed(s: Session, obj: Any) -> Any:
         cls = type(obj)
         if class_raw(s, cls, "__getitem__") is MISSING:
             return reversed(obj)  # raises
-        return ReversedIterator(s, obj)
+        return backwards(s, obj)
     if type(obj) is SymRange:
         return SizedIterator(obj, backwards=True)
     s.settle(obj)

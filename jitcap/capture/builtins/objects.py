@@ -290,30 +290,8 @@ def _map(s: Session, fn: Any, *iterables: Any) -> Lazy:
 
 @handles(itertools.tee)
 def _tee(s: Session, iterable: Any, n: Any = 2, /) -> tuple[Any, ...]:
-    """Each has what the others have had before it."""
-    count = len(itertools.tee((), s.known(n)))
-    iterator = s.iter(_iter(s, iterable))  # the iterator is asked for one, too
-    waiting = [collections.deque[Any]() for _ in range(count)]
-    asking = False
-
-    def step(own: collections.deque[Any]) -> Any:
-        nonlocal asking
-        if not own:
-            if asking:
-                raise RuntimeError("cannot re-enter the tee iterator")
-            asking = True
-            try:
-                value = s.next(iterator)
-            finally:
-                asking = False
-            for each in waiting:
-                each.append(value)
-        return own.popleft()
-
-    return tuple(Lazy(_TEE, functools.partial(step, own)) for own in waiting)
-
-
-_TEE: Final[Any] = type(itertools.tee(())[0])
+    iterator = s.iter(_iter(s, iterable))  # which is asked for one, too
+    return itertools.tee(iterator, s.known(n))
 
 
 @handles(filter)

@@ -48,6 +48,7 @@ from jitcap.capture.control.loop_iterables import (
     strides_of,
 )
 from jitcap.capture.control.loop_results import Behind, NotRolled
+from jitcap.capture.control.may_alias import memory_of
 from jitcap.capture.control.row_writes import Written
 from jitcap.capture.interpret import NULL, Frame
 from jitcap.capture.kinds.base import MISSING
@@ -398,7 +399,7 @@ class ScanRecorder:
         for x in (x for value in (*lists, *ends) for x in _leaves(value) if x.requires_grad):
             self.s.inner[id(x)] = x, site
         for x, others in behind.ties():
-            self.s.ties.add(site, x, [(y, _memory(y)) for y in others], hidden=False)
+            self.s.ties.add(site, x, [(y, memory_of(self.s, y)) for y in others], hidden=False)
         self.s.log.giving(frame.stack[-1:])
         _exhaust(frame.pop())
         frame.count += more
@@ -555,11 +556,6 @@ def _leaves(tree: Any) -> list[Tensor]:
     if type(tree) is tuple:
         return [x for part in tree for x in _leaves(part)]
     return [tree] if isinstance(tree, Tensor) else []
-
-
-def _memory(x: Tensor) -> Any:
-    array: Any = x._array
-    return array.storage if hasattr(array, "storage") else array
 
 
 def _alike(before: Any, after: Any) -> bool:

@@ -19,7 +19,7 @@ from eager.ops.view import movedim
 from eager.sizes.aval import Aval, same_aval
 from eager.sizes.symint import known_lt
 from jitcap.base.modes import Modes
-from jitcap.capture.control.log import Region
+from jitcap.capture.control.log import Region, memory_of
 from jitcap.capture.control.loop_iterables import Numbers, dimension
 from jitcap.capture.control.loop_results import Behind, NotRolled
 from jitcap.capture.sizes import out
@@ -56,8 +56,7 @@ class Written:
     @functools.cached_property
     def known(self) -> Counter[int]:
         """Number of tensors in each piece of memory that the program could reach."""
-        tensors = (x for x in self.region.seen.values() if isinstance(x, Tensor))
-        return Counter(id(x._array.storage) for x in tensors if _is_traced(x))
+        return Counter(id(m) for m in map(memory_of, self.region.seen.values()) if m is not None)
 
     def store(self, x: Tensor, key: Any, value: Any) -> bool:
         """True if this is such a write, which is noted then. Raises NotRolled for one at an index
@@ -100,7 +99,7 @@ class Written:
         of."""
         if any(x.requires_grad and x._storage.version != n for x, n in self.versions):
             raise NotRolled
-        handles, memory = {*read}, {id(x._array.storage) for x in others if _is_traced(x)}
+        handles, memory = {*read}, {id(memory_of(x)) for x in others}
         for x in (w.x for w in self.writes):
             storage = x._array.storage
             if storage.handle in handles or id(storage) in memory:
@@ -121,7 +120,3 @@ class Written:
             else:  # what only a run knows: in the place of the one write
                 counts = self.s.counts.setdefault(id(x._storage), [])
                 counts.append((x._storage, 1, out(behind.length)))
-
-
-def _is_traced(x: Tensor) -> bool:
-    return hasattr(x._array, "storage")

@@ -334,6 +334,9 @@ KINDS: Final[dict[type, Kind]] = {
     np.nditer: _ITERATOR._replace(state=_unknown),
     np.flatiter: _ITERATOR._replace(state=lambda x: x.index, others=lambda x: [x.base]),
     itertools.cycle: _ITERATOR._replace(others=gc.get_referents),  # it fills a list of its own
+    type(itertools.tee(())[0]): _ITERATOR._replace(  # what those of one call share goes through it
+        others=lambda x: [y for shared in gc.get_referents(x) for y in _driven_by(shared)],
+    ),
     BaseException: _OBJECT._replace(
         held=lambda e: [*_of_error(e), e.__traceback__], parts=_of_error,
     ),

@@ -148,31 +148,6 @@ class Iteration(InterpretedIterator):
         return self._session.wrap(super().__next__())
 
 
-class ReversedIterator(Unshown):
-    """`reversed(obj)` of an instance that has items and a length."""
-
-    def __init__(self, s: Session, obj: Any) -> None:
-        self._session = s
-        self._obj = obj
-        self._index = s.length(obj) - 1
-
-    def __length_hint__(self) -> int:
-        if self._index < 0:
-            return 0
-        length = self._session.length(self._obj)
-        return self._index + 1 if length > self._index else 0
-
-    def __next__(self) -> Any:
-        if self._index < 0:
-            raise StopIteration
-        self._index -= 1
-        try:
-            return self._session.getitem(self._obj, self._index + 1)
-        except (IndexError, StopIteration):
-            self._index = -1
-            raise StopIteration from None
-
-
 class Lazy(Unshown):
     """An iterator of the builtin type `cls`: `map`, `filter`, `iter(fn, sentinel)`. Each item is
     made by `step`, which runs the program's functions; a StopIteration of theirs ends it."""
@@ -211,6 +186,22 @@ def by_index(s: Session, obj: Any) -> Lazy:
     return Lazy(_BY_INDEX, step, hint)
 
 
+def backwards(s: Session, obj: Any) -> Lazy:
+    """`reversed(obj)` of an instance that has items and a length."""
+    index = s.length(obj) - 1
+
+    def step() -> Any:
+        nonlocal index
+        if index >= 0:
+            index -= 1
+            with suppress(IndexError, StopIteration):
+                return s.getitem(obj, index + 1)
+        index = -1
+        raise StopIteration
+
+    return Lazy(reversed, step, lambda: index >= 0 and s.length(obj))
+
+
 class _Items:
     def __getitem__(self, index: int) -> None: ...
 
@@ -218,12 +209,12 @@ class _Items:
 _BY_INDEX: Final = type(iter(_Items()))
 
 
-@of(Lazy, ReversedIterator)
+@of(Lazy)
 class LazyKind(NativeKind):
     """An iterator whose items the session makes."""
 
-    def type_of(self, value: Any) -> type:
-        return value.cls if isinstance(value, Lazy) else reversed
+    def type_of(self, value: Lazy) -> type:
+        return value.cls
 
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         if name in ("__iter__", "__next__"):
