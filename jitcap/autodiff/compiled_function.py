@@ -14,6 +14,7 @@ import numpy as np
 
 from codegen import CheckFailed
 from eager import autograd
+from eager.autograd.graph import at_end_of_backward
 from eager.base import dtype as dt
 from eager.base.dataclass import dataclass
 from eager.core import on_device
@@ -64,13 +65,17 @@ class OutputNode(_Compiled):
 
     register_prehook = autograd.Node.register_prehook
 
-    def put(self, tensor: Tensor, index: int, region: RegionNode, slot: int) -> None:
-        """`tensor` is output `index` of this node, and `slot` of the region."""
-        self.edges = (*self.edges, region.edge(slot, self, index, tensor))
-        self.sequence = max(self.sequence, region.sequence_of(slot))
-        self.avals = (*self.avals, region.outs[slot])
-        self.places = (*self.places, index)
+    def put(
+        self, tensor: Tensor, index: int, region: RegionNode | None = None, slot: int = 0
+    ) -> None:
+        """`tensor` is output `index` of this node, and `slot` of the region: the first that is,
+        else it only has the history of that one (no region)."""
         tensor._node, tensor._index, tensor._requires_grad = self, index, True
+        if region is not None:
+            self.edges = (*self.edges, region.edge(slot, self, index, tensor))
+            self.sequence = max(self.sequence, region.sequence_of(slot))
+            self.avals = (*self.avals, region.outs[slot])
+            self.places = (*self.places, index)
 
     def watches(self, index: int, wanted: set[tuple[int, int]] | None) -> bool:
         """True if somebody wants to see the gradient of an output."""
@@ -456,8 +461,10 @@ class StageNode(_Compiled):
         return [*given[first:], None, *(given[i] for i in leaves)]
 
     def release(self) -> None:
+        """In the end: other outputs, whose gradients may yet come, share parts with this one."""
         if self.watched:
-            self.region.free(self.region.region.joint.segments[self.slot].parts)
+            parts = self.region.region.joint.segments[self.slot].parts
+            at_end_of_backward(lambda: self.region.free(parts))
 
 
 def _array(value: Any) -> Any:

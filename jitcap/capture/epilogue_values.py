@@ -102,6 +102,7 @@ class ValueEmitter:
         self.bases: dict[int, str] = {}  # id of a TracedStorage -> variable of its base tensor
         self.counters: dict[int, str] = {}  # id of a Storage -> variable of a tensor that has it
         self.histories: dict[int, str] = {}  # id of a tape node -> variable of what stands for it
+        self.placed: set[tuple[int, int]] = set()  # outputs of tape nodes (ids) that have a slot
         self.reporting = False  # whether it is for a call of the host, which only shows it
         self.cycles = Cycles()
         self._unfilled: list[tuple[MutableKind, str, Any]] = []  # what waits for a whole one
@@ -392,10 +393,12 @@ def _record(make: ValueEmitter, name: str, tensor: Tensor) -> None:
         kind = make.names.bind(SpentNode if why else OutputNode)
         history = make.histories[id(node)] = make.let(("call", kind, *given))
         make._keep.append(node)
-    slot = () if why else ("h", len(make.slots))
+    first = not why and (id(node), tensor._index) not in make.placed  # else two gradients arrive
+    slot = ("h", len(make.slots)) if first else ()
     make.rows.append(("do", method(history, "put", name, tensor._index, *slot)))
-    if not why:
+    if first:
         make.slots.append(tensor)
+        make.placed.add((id(node), tensor._index))
 
 
 def _constant_tensor(make: ValueEmitter, tensor: Tensor) -> str:

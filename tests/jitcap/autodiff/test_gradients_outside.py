@@ -377,6 +377,45 @@ def pieces(jit, note, attempt):
 
 
 @program
+def shown_and_returned(jit, note, attempt):
+    """What a call of the host shows is the output itself, not a second one."""
+    w = floats(3)
+
+    @jit
+    def f(x):
+        y = x * w
+        print(y, [y])
+        l = y.sum()
+        text = f"{l:.3f} {y}"
+        return l, y, text
+
+    for _ in range(2):
+        l, y, text = f(floats(3, g=False))
+        (l + (y * y).sum()).backward()
+        note(w, l, y, text)
+
+
+@program
+def retained_outputs_share_a_history(jit, note, attempt):
+    w = floats(3)
+
+    @jit
+    def f(x):
+        h = x * w
+        y = h * h
+        z = y + h.exp()
+        for t in (y, z):
+            t.retain_grad()
+        return y, z, z * h
+
+    outs = f(floats(3, g=False))
+    sum((t * t).sum() for t in outs).backward()
+    note(w, outs)
+    for t in outs:
+        attempt(t.sum().backward)
+
+
+@program
 def groupnorm_mean(jit, note, attempt):
     m = nn.GroupNorm(2, 4)
     f = jit(lambda x: m(x).mean(dim=[1, 2, 3]))
