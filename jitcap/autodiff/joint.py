@@ -115,6 +115,12 @@ def derive(
         joint = build_joint(tracer, [*ends, *of_sizes], *given)
     if joint.finds_sizes_late:
         raise Break("data dependent", "a size that gradients from outside decide")
+    for t, segment in zip(slots, joint.segments, strict=True):
+        if t._node.hooks:  # a gradient that is kept outside is what they leave of it
+            raise Break("later effect", "a tensor leaves that has a hook")
+        if segment.behind and joint.tape.refused and any(u._retains for u in slots):
+            what = f"an output keeps its gradient, and {joint.tape.refused}"
+            raise Break("later effect", what)
     return joint
 
 

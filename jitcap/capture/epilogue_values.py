@@ -372,6 +372,7 @@ class ValueEmitter:
         self._keep.append(tensor)
         if tensor._requires_grad and tensor._node is None:
             self.put(name, "_requires_grad", "True")
+            _show_history(self, name, tensor)
         if tensor._retains:
             self.rows.append(("do", ("call", self.names.bind(retain_grad), name)))
         if tensor._hooks is not None:
@@ -382,6 +383,14 @@ class ValueEmitter:
             if key not in TENSOR_FIELDS:
                 self.rows.append(("set", field(name, key), self.expr(value)))
         return name
+
+
+def _show_history(make: ValueEmitter, name: str, tensor: Tensor) -> None:
+    """Give what a call of the host shows of a tensor the history that this one has outside."""
+    shadow = make.session.outside.shadow(tensor.__dict__.get("_shown_for"))
+    if isinstance(shadow, TensorShadow) and shadow.has_history():
+        for part in ("_node", "_index"):
+            make.put(name, part, attribute(make.names.var(shadow.origin), part))
 
 
 def _record(make: ValueEmitter, name: str, tensor: Tensor) -> None:

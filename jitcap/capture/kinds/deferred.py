@@ -432,4 +432,6 @@ def frozen(tensor: Tensor) -> Tensor:
         return tensor
     out: Tensor = wrap(fresh(array.storage.tracer, array.read(), array.aval), cls=type(tensor))
     out._requires_grad, out._node, out._index = tensor._requires_grad, tensor._node, tensor._index
+    if out._requires_grad and out._node is None:
+        out.__dict__["_shown_for"] = tensor  # whose history may be outside
     return out

@@ -48,7 +48,7 @@ from jitcap.guards.tensor_guard import TensorLike, is_contiguous, is_writable, l
 
 TENSOR_FIELDS: Final = frozenset(
     {"_array", "_counts", "_storage", "_requires_grad", "_node", "_index", "_grad", "_view",
-     "_hooks", "_accumulate_hooks", "_retains"}
+     "_hooks", "_accumulate_hooks", "_retains", "_shown_for"}
 )  # fmt: skip
 # What a stand-in does not know of the tensor: its memory, and what it was before.
 _UNKNOWN: Final = frozenset({"data_ptr", "__array__", "__dict__", "_version", "_base", "_view"})

@@ -415,6 +415,34 @@ def retained_outputs_share_a_history(jit, note, attempt):
         attempt(t.sum().backward)
 
 
+@program(splits=None, fallbacks=None)
+def hooks_inside_and_kept_outside(jit, note, attempt):
+    a = floats(3)
+
+    @jit
+    def f(x, keeps):
+        y = x * a
+        if keeps:
+            y.retain_grad()
+        z = y.exp()
+        (z if keeps else y).register_hook(lambda g: g * 3)
+        return y, z * y
+
+    for keeps in (False, True):
+        y, z = f(floats(3, g=False), keeps)
+        y.retain_grad()
+        (y + z).sum().backward()
+        note(a, y, z)
+        a.grad = None
+
+
+@program
+def shown_that_came_from_outside(jit, note, attempt):
+    f = jit(lambda y: (str(y), f"{[y]}", y * 2))
+    for y in (floats(3), floats(3) * 2, floats(3).chunk(3)[1]):
+        note(f(y))
+
+
 @program
 def groupnorm_mean(jit, note, attempt):
     m = nn.GroupNorm(2, 4)
