@@ -65,9 +65,8 @@ WIDER = {"float16": "float32", "bfloat16": "float32"}
 # What we do not have, and why: the names of `Absent`.
 WHY_ABSENT = {
     "internal: torch.ops, jiterator": "functions of torch's own inside, and CUDA text of users",
-    "ops.aten": "functions of torch's own inside",
     **dict.fromkeys(
-        "_chunk_cat _native_batch_norm_legit _unsafe_masked_index "
+        "ops.aten _chunk_cat _native_batch_norm_legit _unsafe_masked_index "
         "_unsafe_masked_index_put_accumulate torch._scaled_mm torch._scaled_mm_v2".split(),
         "functions of torch's own inside",
     ),
@@ -131,11 +130,13 @@ def database() -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch = importlib.import_module("torch")
-        for devices in (torch.cuda, torch.xpu, torch.mtia):
-            # A seed is set for each sample: with the text of the stack, for devices to come.
-            devices.manual_seed_all = lambda seed: None
-        name = "torch.testing._internal.common_methods_invocations"
-        return list(importlib.import_module(name).op_db)
+        for devices in (torch.cuda, torch.xpu, torch.mtia):  # a seed is set for each sample, with
+            devices.manual_seed_all = lambda seed: None  # the text of the stack, for devices to come
+        internal = "torch.testing._internal."
+        found = importlib.import_module(f"{internal}common_methods_invocations").op_db
+        for name in "common_utils", "opinfo.core":  # they look for a test of unittest on the stack
+            importlib.import_module(internal + name).extract_test_fn = lambda: None  # in 0.2 s
+        return list(found)
 
 
 def find(root: Any, path: str) -> Any:

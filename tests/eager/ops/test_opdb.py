@@ -58,7 +58,7 @@ def test_in_other_dtypes(opdb, dtype, names):
     assert sum(len(out.right) for out in found.values()) > OPS
 
 
-@pytest.mark.parametrize(("backend", "count"), [("eager", 40), ("cpp", 6)])
+@pytest.mark.parametrize(("backend", "count"), [("eager", 60), ("cpp", 6)])
 def test_through_jit(opdb, backend, count):
     """The same in one compiled program per op."""
     opdb_jit = pytest.importorskip("opdb_jit")
@@ -104,7 +104,7 @@ def test_what_torch_refuses_is_refused(opdb):
     """Of the calls that raise in torch, at least 95 % raise the same here."""
     import opdb_errors
 
-    found = [opdb_errors.run_errors(op) for op in random.Random(5).sample(opdb.database(), OPS)]
+    found = [opdb_errors.run_errors(op) for op in random.Random(5).sample(opdb.database(), 4 * OPS)]
     right, wrong = (sum(len(getattr(out, key)) for out in found) for key in ("right", "wrong"))
     assert right >= 0.95 * (right + wrong), [w for out in found for w in out.wrong]
 
