@@ -6,6 +6,8 @@
 import os
 import random
 
+import pytest
+
 ALL = bool(os.environ.get("JITCAP_TEST_ALL"))
 
 
@@ -15,3 +17,12 @@ def of(cases, most):
     if ALL or len(cases) <= most:
         return cases
     return [cases[i] for i in sorted(random.Random(most).sample(range(len(cases)), most))]
+
+
+def in_turn(names, places):
+    """(name, place) of a grid: CI takes each name at one of the places in turn, scripts/nightly at all."""
+    return [
+        pytest.param(name, place, marks=[pytest.mark.nightly] * (i % len(places) != k))
+        for i, name in enumerate(names)
+        for k, place in enumerate(places)
+    ]

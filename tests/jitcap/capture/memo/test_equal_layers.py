@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 import pytest
+import share
 
 import eager
 from eager import nn
@@ -153,15 +154,7 @@ def agree(found, expected):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-# Each change at one place in turn; at every place in scripts/nightly.
-CASES = [
-    pytest.param(name, place, marks=[pytest.mark.nightly] * (i % 3 != k))
-    for i, name in enumerate(CHANGES)
-    for k, place in enumerate(PLACES)
-]
-
-
-@pytest.mark.parametrize(("name", "place"), CASES)
+@pytest.mark.parametrize(("name", "place"), share.in_turn(CHANGES, PLACES))
 def test_one_layer_differs(name, place):
     layers, x = program()
     compiled = jit(step_of(layers), backend="eager", fullgraph=True)
@@ -196,8 +189,7 @@ DRAWS = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize(("name", "place"), share.in_turn(DRAWS, PLACES))
 def test_one_layer_draws_otherwise(name, place):
     def run(transform):
         eager.manual_seed(0)
@@ -243,8 +235,7 @@ STATE = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("name", STATE)
+@pytest.mark.parametrize(("name", "place"), share.in_turn(STATE, PLACES))
 def test_one_parameter_is_updated_otherwise(name, place):
     def run(transform):
         layers, x = program()
@@ -348,8 +339,7 @@ BEHIND = {
 }
 
 
-@pytest.mark.parametrize("place", range(5))
-@pytest.mark.parametrize("name", BEHIND)
+@pytest.mark.parametrize(("name", "place"), share.in_turn(BEHIND, range(5)))
 def test_the_program_does_something_before_it_goes_back(name, place):
     def run(transform):
         layers, x = program()
