@@ -1,5 +1,7 @@
 """The registry's samples once more, through `jit`: values and gradients of compiled code against eager."""
 
+import itertools
+
 import numpy as np
 import op_harness as harness
 import pytest
@@ -40,18 +42,23 @@ TOLERANCE = {
 }
 
 
+def _chosen(p):
+    """(dtype, sample, whether with gradients): of the first two samples (one of each layout, one with
+    arguments) the later in the first dtype, with gradients, and the other one in another dtype, in
+    turn. In scripts/nightly both in all dtypes, with gradients in the first."""
+    samples = sorted(harness.samples(p)[:2], key=lambda s: s.grad)
+    if share.ALL:
+        pairs = itertools.product(DTYPES, samples)
+    else:
+        pairs = (DTYPES[0], samples[-1]), (DTYPES[1 + FUNCTIONS.index(p) % 3], samples[0])
+    for dtype, sample in pairs:
+        yield dtype, sample, dtype is DTYPES[0] and sample.grad and p.name not in NO_DERIVATIVE
+
+
 def _calls(p):
-    """(dtype, tensors, arguments by position, by name) of the calls to make: one sample of each layout
-    and one with arguments are enough, in the first dtype, which has gradients; the first sample in
-    another, in turn (in all others in scripts/nightly).
-    """
-    samples = harness.samples(p)[:2]
-    turn = 1 + FUNCTIONS.index(p) % 3
-    for k, dtype in enumerate(DTYPES):
-        if k not in (0, turn) and not share.ALL:
-            continue
-        for sample in samples if k == 0 else samples[:1]:
-            grad = k == 0 and sample.grad and p.name not in NO_DERIVATIVE
+    """(dtype, tensors, arguments by position, by name) of the calls to make."""
+    for asked, sample, grad in _chosen(p):
+        for dtype in (asked, eager.float64):
 
             def make(x, dtype=dtype, grad=grad):
                 return harness.ours(x, dtype, grad)
@@ -63,6 +70,7 @@ def _calls(p):
                 assert dtype in harness.HALVES
                 continue
             yield dtype, made, args, kwargs
+            break
 
 
 def _compare(mine, expected, dtype, what):
