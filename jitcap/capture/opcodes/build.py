@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
-from types import CellType, FunctionType
+from types import CellType, FunctionType, WrapperDescriptorType
 from typing import Any
 
 from jitcap.base.call_policy import shown
@@ -80,9 +80,7 @@ def map_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("LIST_EXTEND")
 def list_extend(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     value = frame.pop()
-    cls = vm.world.call(type, (value,), {})
-    if not any("__iter__" in vars(c) or "__getitem__" in vars(c) for c in cls.__mro__):
-        raise TypeError(f"Value after * must be an iterable, not {shown(cls)}")
+    require_iterable(vm.world, value, lambda name: f"Value after * must be an iterable, not {name}")
     _container(vm, frame, ins).extend(vm.world.list_of(value))
 
 
@@ -131,6 +129,23 @@ def function_text(vm: Interpreter, fn: Any) -> str:
     return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
 
 
+def require_iterable(world: Any, value: Any, refusal: Callable[[str], str]) -> None:
+    """Raise TypeError(refusal(name of the type)) for a value without `__iter__` or items by place.
+    A program's `__getitem__` may give these; one of C (a match's) may be of keys alone."""
+    cls = world.call(type, (value,), {})
+    ways = [vars(c) for c in cls.__mro__]
+    items = [way["__getitem__"] for way in ways if "__getitem__" in way]
+    if any("__iter__" in way for way in ways):
+        return
+    if items and not isinstance(items[0], WrapperDescriptorType):
+        return
+    with suppress(TypeError):
+        if items:
+            world.iter(value)
+            return
+    raise TypeError(refusal(shown(cls)))
+
+
 def _has_entries(mapping: Any) -> bool:
     return isinstance(mapping, dict) and type(mapping).__iter__ is dict.__iter__
 
@@ -152,8 +167,7 @@ def entries(world: Any, mapping: Any, refusal: Callable[[], str]) -> Iterator[tu
 
 
 def _unpacked(vm: Interpreter, value: Any) -> Any:
-    if not hasattr(type(value), "__iter__") and not hasattr(type(value), "__getitem__"):
-        raise TypeError(f"cannot unpack non-iterable {shown(type(value))} object")
+    require_iterable(vm.world, value, lambda name: f"cannot unpack non-iterable {name} object")
     return vm.world.iter(value)
 
 

@@ -6,11 +6,10 @@ import builtins
 from types import BuiltinFunctionType, CellType
 from typing import Any, Final
 
-from jitcap.base.call_policy import shown
 from jitcap.capture.bytecode import VERSION, Instruction
 from jitcap.capture.interpret import NULL, Done, Frame, Generator, Interpreter
 from jitcap.capture.opcodes.basic import opcode
-from jitcap.capture.opcodes.build import function_text
+from jitcap.capture.opcodes.build import function_text, require_iterable
 
 
 @opcode("CALL")
@@ -88,24 +87,14 @@ def _in_cell(vm: Interpreter, cell: CellType) -> Any:
         return NULL
 
 
-def _has_items(cls: type) -> bool:
-    """True if the program gave a class `__getitem__`; C's own methods do not count."""
-    return type(vars(cls).get("__getitem__", _C)) is not type(_C)
-
-
-_C: Final = dict.__len__  # a method of a slot
-
-
 @opcode("CALL_FUNCTION_EX")
 def call_function_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     kwargs = frame.pop() if (ins.arg or 0) & 1 else {}
     vm.world.settle(kwargs)
     given = frame.pop()
     fn, bound = _callable(frame)
-    cls = vm.world.call(type, (given,), {})
-    if not any("__iter__" in vars(c) or _has_items(c) for c in cls.__mro__):
-        what = f"argument after * must be an iterable, not {shown(cls)}"
-        raise TypeError(f"{function_text(vm, fn)} {what}")
+    what = "argument after * must be an iterable, not"
+    require_iterable(vm.world, given, lambda name: f"{function_text(vm, fn)} {what} {name}")
     args = vm.world.list_of(given)
     frame.push(vm.world.call(fn, (*bound, *args), dict(kwargs)))
 

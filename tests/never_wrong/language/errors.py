@@ -4,6 +4,7 @@ import contextlib
 import functools
 import operator
 import os
+import re
 
 import numpy as np
 
@@ -328,3 +329,43 @@ def an_error_of_a_value_of_the_run_leaves_a_part():
         return x
 
     return over(step, [1, 2, 3])
+
+
+@case("exceptions")
+def items_by_key_alone_are_no_items():
+    class Named:
+        def __getitem__(self, key):
+            return {"a": 1}[key]
+
+    class Of(type):
+        def __iter__(cls):
+            return iter("ab")
+
+    class Plain(metaclass=Of):
+        pass
+
+    row = np.array([(1, 2.5)], [("a", int), ("b", float)])[0]
+    values = [np.int64(3), np.float32(2), re.match("(a)(b)", "ab"), row, Named(), Plain(), Plain, 3]
+    ways = {
+        "all": lambda v: [*v],
+        "arguments": lambda v: max(*v),
+        "two": lambda v: (lambda a, b: (a, b))(*v),
+        "later arguments": lambda v: max(1, *v),
+    }
+
+    def step(x, v):
+        said = []
+        for name, way in ways.items():
+            try:
+                said.append((name, way(v)))
+            except (TypeError, KeyError) as error:
+                said.append((name, type(error).__name__, str(error)))
+        try:
+            a, b = v
+            c, *d = v
+            said.append((a, b, c, d))
+        except (TypeError, KeyError) as error:
+            said.append((type(error).__name__, str(error)))
+        return x, said
+
+    return over(step, values)
