@@ -9,6 +9,8 @@ attribute, and lies in the dictionary, with what the user puts on a tensor, once
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -373,6 +375,18 @@ def wrap(array: Any, storage: Storage | None = None, cls: type[T] = Tensor) -> T
     tensor._node = tensor._view = tensor._hooks = None
     tensor._requires_grad = False
     return tensor
+
+
+def wrap_all(arrays: Sequence[Any]) -> list[Tensor]:
+    """`wrap` of each array, which takes less time for many."""
+    if inferring:
+        return [*map(wrap, arrays)]
+    tensors = [*map(_new, repeat(Tensor, len(arrays)))]
+    for tensor, array in zip(tensors, arrays, strict=True):
+        tensor._array = array
+        tensor._counts = tensor._node = tensor._view = tensor._hooks = None
+        tensor._requires_grad = False
+    return tensors
 
 
 def _require_differentiable(tensor: Tensor) -> None:

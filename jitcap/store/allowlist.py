@@ -125,10 +125,11 @@ _ASKED: Final = {
     "jitcap.capture.host": "prints_by_library warns_by_library",
     "jitcap.capture.kinds.caches": "kept",
     "jitcap.capture.kinds.tensors": "_input own_names",
-    "jitcap.base.origin": "entry_of get_slot is_unset partial_dict",
+    "jitcap.base.origin": "entry_of entries_of get_slot is_unset items_of partial_dict",
     "jitcap.graph.scalars": "total",
     "jitcap.base.equality": "all_are are_same lacks same_items same_keys same_members same_scalar "
     "same_set text_of",
+    "jitcap.guards.columns": "woven",
     "jitcap.guards.tensor_guard": "memory_of",
 }
 # What the rest of an entry calls, besides.
@@ -145,7 +146,7 @@ _CALLED: Final = {
     "types": "CellType FunctionType MethodType SimpleNamespace",
     "eager.core.dispatch": "apply",
     "eager.core.storage": "InferenceStorage Storage",
-    "eager.core.tensor": "wrap",
+    "eager.core.tensor": "wrap wrap_all",
     "eager.core.tape": "retain_grad",
     "eager.autograd": "retain_grad",
     "jitcap.capture.builtins.host_rng": "run_once states",

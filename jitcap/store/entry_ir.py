@@ -30,7 +30,7 @@ from jitcap.store import safe_eval
 from jitcap.store.allowlist import Unreadable, may_ask, may_call
 from jitcap.store.safe_eval import METHODS, number
 
-_NAME: Final = re.compile(r"[vtnxC]\d{1,9}", re.ASCII)
+_NAME: Final = re.compile(r"[vtnxmuC]\d{1,9}", re.ASCII)
 _MARKS: Final = "'="  # of literals: see `jitcap.base.terms`
 ATOMS: Final[dict[str, Any]] = {repr(x): x for x in (None, True, False, ..., NotImplemented)}
 _DEEPEST: Final = 40
@@ -76,6 +76,8 @@ def find(
         ask = OPERATIONS[term[0]]
         if ask is None:
             raise Unreadable("an operation of bodies in a guard")
+        if term[0] == "mapped":
+            return _mapped(value, values, *term[1:])
         if term[0] in _LAZY:
             return ask(value, *term[1:])
         return ask(
@@ -88,7 +90,7 @@ def find(
     for kind, *parts in rows:
         if kind == "let":
             name, term = parts
-            values[variable(name, "v")] = value(term)
+            values[variable(name, "vm")] = value(term)
         elif kind == "sizes":
             if find(_lines(parts[2]), values, take) is None:
                 return None
@@ -98,7 +100,7 @@ def find(
             take(name, found)
         elif kind == "each":
             places, constants, test, *lets = parts
-            ask, found = _asked_often(test, lets, values), safe_eval.items(value(places))
+            ask, found = _asked_often(test, lets, values, "truth"), safe_eval.items(value(places))
             numbers = itertools.repeat(None)
             if constants != "None":
                 numbers = safe_eval.items(value(constants))
@@ -127,11 +129,23 @@ def _reads(lets: Iterable[Row]) -> Iterator[tuple[str, Term]]:
         yield variable(name, "x"), term
 
 
+def _mapped(
+    value: Callable[[Term], Any], values: dict[str, Any], term: Term, places: Term, *inner: Term
+) -> list[Any]:
+    """The list of what a term is for each place, and each inner value."""
+    ask, found = _asked_often(term, (), values), safe_eval.items(value(places))
+    if not inner:
+        return [ask(v, None) for v in found]
+    (constants,) = inner
+    keys = [*safe_eval.items(value(constants))]
+    return [ask(v, i) for v in found for i in keys]
+
+
 def _asked_often(
-    test: Term, lets: Iterable[Row], values: dict[str, Any]
-) -> Callable[[Any, Any], bool]:
-    """A test as a function of `v` and `i`: what has many rows is compiled, as calls of the same
-    operations."""
+    term: Term, lets: Iterable[Row], values: dict[str, Any], kind: str = ""
+) -> Callable[[Any, Any], Any]:
+    """A term, or its `truth`, as a function of `v` and `i`: what has many rows is compiled, as
+    calls of the same operations."""
     local = {"v", "i"}
 
     def spell(term: Term) -> str:
@@ -146,12 +160,12 @@ def _asked_often(
         return f"ask[{tag!r}]({', '.join(texts)})"
 
     read = []
-    for name, term in _reads(lets):
-        read.append(f"({name} := {spell(term)})")
+    for name, found in _reads(lets):
+        read.append(f"({name} := {spell(found)})")
         local.add(name)
-    steps = ", ".join([*read, f"truth({spell(test)})"])
+    steps = ", ".join([*read, f"{kind}({spell(term)})"])
     code = compile(f"lambda v, i: ({steps},)[-1]", "<guard>", "eval")
-    fn: Callable[[Any, Any], bool] = eval(
+    fn: Callable[[Any, Any], Any] = eval(
         code, {"ask": OPERATIONS, "truth": _truth, "values": values, "__builtins__": {}}
     )
     return fn
@@ -199,13 +213,13 @@ class Source:
 
     def guards(self, rows: Iterable[Row]) -> list[str]:
         """The statements of guards, but for those that only take."""
-        return self._printed(rows, _OF_GUARDS, "v")
+        return self._printed(rows, _OF_GUARDS, "vm")
 
     def body(self, rows: Iterable[Row]) -> list[str]:
         """The statements after the guards."""
         self._is_body = True
         self._names.add("K")
-        return self._printed(rows, _OF_BODIES, "tn")
+        return self._printed(rows, _OF_BODIES, "tnu")
 
     def _printed(self, rows: Iterable[Row], kinds: tuple[str, ...], letters: str) -> list[str]:
         lines: list[str] = []
@@ -231,7 +245,8 @@ class Source:
                         self._look(term)
                         self._names.add(name)
                     parts = [test]
-                elif kind in ("set", "add"):
+                elif kind in ("set", "sets", "add"):
+                    self._names |= {"v", "i"}
                     _require_place(parts[0])
                 self._look_at(parts)
             if self._prints:
@@ -295,6 +310,11 @@ class Source:
         _require_name(name, METHODS.__contains__)
         return (base, *parts)
 
+    def mapped(self, term: Term, *places: Term) -> Iterable[Term]:
+        """A list of what is read of each of some places."""
+        self._names |= {"v", "i"}
+        return (term, *places)
+
     def attach(self, *parts: Term) -> Iterable[Term]:
         self.attaches = True
         return parts
@@ -302,7 +322,7 @@ class Source:
 
 _RESULTS: Final = ("o", "h")  # of the graph, of the region
 _OF_GUARDS: Final = ("let", "take", "hold", "each", "sizes")
-_OF_BODIES: Final = ("let", "set", "add", "count", "do", "return")
+_OF_BODIES: Final = ("let", "set", "sets", "add", "count", "do", "return")
 
 
 def _tag(term: Term) -> str:
@@ -392,6 +412,19 @@ def _look_keyword(_: Source, name: Term, term: Term) -> Iterable[Term]:
     return (term,)
 
 
+def _look_part(_: Source, base: Term, *bounds: Term) -> Iterable[Term]:
+    """Parts are of lists that the entry made, or of the results."""
+    if type(base) is not str or base[0] not in "muo" or {*map(type, bounds)} != {int}:
+        raise Unreadable("a part of a value")
+    return (base,)
+
+
+def _look_joined(_: Source, *parts: Term) -> Iterable[Term]:
+    if any(_tag(part) not in ("tuple", "part") and part[0] not in "mu" for part in parts):
+        raise Unreadable("a list of what a value has")
+    return parts
+
+
 def _attribute(value: Any, name: str) -> Any:
     if type(name) is not str or (name[:2] == "__" and name not in _DUNDER):
         raise Unreadable("no attribute")
@@ -464,6 +497,7 @@ def _type(value: Any) -> Any:  # not `type`, which makes classes, too
 _LOOKS: Final[dict[str, Callable[..., Iterable[Term]]]] = {
     "attribute": _look_attribute, "keyword": _look_keyword, "method": Source.method,
     "call": Source.called, "new": Source.called, "begin": Source.attach, "attach": Source.attach,
+    "mapped": Source.mapped, "part": _look_part, "joined": _look_joined,
 }  # fmt: skip
 _LAZY: Final = ("and", "or")  # whose rule evaluates the operands that it needs
 _NUMERIC: Final[dict[str, Callable[..., Any]]] = {
@@ -498,6 +532,9 @@ OPERATIONS: Final[dict[str, Callable[..., Any] | None]] = {
     "tuple": lambda *parts: parts,
     "list": lambda *parts: [*parts],
     "listed": lambda value: [*safe_eval.items(value)],
+    "mapped": _mapped,
+    "part": lambda value, *bounds: safe_eval.part(value, slice(*bounds)),
+    "joined": lambda *parts: [x for part in parts for x in safe_eval.items(part)],
     "bytes": lambda latin: latin.encode("latin-1"),
     "call": _called,
     "check": _seen(Seen.check),
@@ -511,68 +548,3 @@ OPERATIONS: Final[dict[str, Callable[..., Any] | None]] = {
         ("after", "dict", "star", "keyword", "new", "method", "run", "begin", "attach")
     ),
 }
-
-
-# ---- to disk
-
-
-def in_order(rows: Iterable[Row], found: set[str], names: Mapping[int, list[str]]) -> list[Row]:
-    """The rows of guards, each after those that define what it names: variables, and objects that
-    are `found`. A place may come up after the first guard that names what is there: then that guard
-    waits."""
-    ordered: list[Row] = []
-    late: list[Row] = []
-    known = {"v", "i"}
-    waiting: dict[str, list[Row]] = {}
-    for each in rows:
-        queue = [each]
-        while queue:
-            row = queue.pop(0)
-            defined = defined_by(row)
-            missing = next(
-                (
-                    n for n in names[id(row)]
-                    if n not in known and (n[0] == "v" or n in found) and n not in defined
-                ),
-                None,
-            )  # fmt: skip
-            if missing is not None:
-                waiting.setdefault(missing, []).append(row)
-                continue
-            (late if _has(row, _REMEMBERED) else ordered).append(row)
-            for name in defined:
-                if name not in known:
-                    known.add(name)
-                    queue = waiting.pop(name, []) + queue
-    for row in itertools.chain(*waiting.values()):
-        (late if _has(row, _REMEMBERED) else ordered).append(row)
-    # What is remembered until an array changes is asked when each was looked at: a guard that
-    # waited may be the one that sees another.
-    return ordered + late
-
-
-_REMEMBERED: Final = ("differ", "apart", "may_write")
-
-
-def _has(term: Term, operations: tuple[str, ...]) -> bool:
-    if term[0] in operations:
-        return True
-    for part in term:  # noqa: SIM110 - many are asked
-        if type(part) is tuple and _has(part, operations):
-            return True
-    return False
-
-
-def needed(
-    guards: list[Row], body: list[Row], found: set[str], names: Mapping[int, list[str]]
-) -> tuple[list[Row], set[str]]:
-    """The guards, without those that take what nothing names, or what is not `found`; all names."""
-    named = {name for row in (*guards, *body) if row[0] != "take" for name in names[id(row)]}
-    taken = [names[id(row)] for row in guards if row[0] == "take"]
-    while True:
-        more = {n for name, *rest in taken if name in named and name in found for n in rest}
-        if more <= named:
-            wanted = named & found
-            kept = [row for row in guards if row[0] != "take" or row[1] in wanted]
-            return kept, named
-        named |= more

@@ -25,7 +25,8 @@ import numpy as np
 from eager.core.tensor import Tensor
 from jitcap.base.call_policy import is_library_module
 from jitcap.base.equality import all_are, are_same, text_of
-from jitcap.base.origin import entry_of, get_slot, is_unset
+from jitcap.base.origin import entries_of, entry_of, get_slot, is_unset, items_of
+from jitcap.guards.columns import woven
 from jitcap.store.allowlist import MEMBERS, MRO
 
 _BUILTIN: Final = frozenset({
@@ -39,6 +40,7 @@ METHODS: Final = tuple(
     "update extend clear difference_update detach copy append put".split()
 )  # that entries call of containers, and of tensors and histories that they made
 _NUMBERS: Final = frozenset({bool, int, float, complex})
+_OF_ROWS: Final = (all_are, are_same, woven)  # what asks nothing of what is in rows
 _FIELDS: Final = (GetSetDescriptorType, MemberDescriptorType)
 _ITSELF: Final = (FunctionType, property, MethodDescriptorType, WrapperDescriptorType, *_FIELDS)
 _ABSENT: Final = object()
@@ -159,6 +161,13 @@ def lacks(value: Any, key: Any) -> bool:
     return not contains(value, key)
 
 
+def part(value: Any, bounds: slice) -> Any:
+    """Part of a list."""
+    if type(value) is not list:
+        raise Foreign(f"a {type(value).__qualname__}")
+    return value[bounds]
+
+
 def items(value: Any) -> Any:
     return iter(_check(value, "__iter__", "__getitem__"))
 
@@ -209,17 +218,18 @@ def called(fn: Any, *args: Any) -> Any:
         return attribute(*args)
     if fn is text_of:
         return text_of(_told(args[0]))
-    if fn is all_are and type(args[1]) is tuple:
-        return fn(*args)
-    if fn is are_same and type(args[0]) is type(args[1]) is tuple:
+    if fn in _OF_ROWS and {*map(type, args[fn is all_are :])} <= {tuple, list}:
         return fn(*args)
     if fn is get_slot or fn is is_unset:
         if type(args[0]) is not MemberDescriptorType:
             raise Foreign("no slot")
         return fn(*args)
-    if type(fn) not in _PAST and fn is not entry_of:
+    if fn is items_of:
+        base, keys = args
+        return [item(base, key) for key in items(keys)]
+    if type(fn) not in _PAST and fn is not entry_of and fn is not entries_of:
         return fn(*map(known, args))
-    for arg in args[1:]:
+    for arg in args[1] if fn is entries_of else args[1:]:
         if type(arg) is not str:
             _check(arg, "__hash__", "__eq__")
     return fn(*args)

@@ -50,8 +50,9 @@ from jitcap.graph.graph import Graph
 from jitcap.guards.guard import Guard, Guards, Names
 from jitcap.store.allowlist import Unreadable, is_library_name
 from jitcap.store.codec import Reader, Writer, has_copies
-from jitcap.store.entry_ir import ATOMS, BUILTINS, Source, find, in_order, needed, variable
+from jitcap.store.entry_ir import ATOMS, BUILTINS, Source, find, variable
 from jitcap.store.fingerprint import Unkept, fingerprint
+from jitcap.store.row_order import in_order, needed
 
 SLOTS: Final = 8  # versions for calls that look alike: of several models with one step, say
 UNREADABLE: Final = (Unreadable, Unkept, SyntaxError, ArithmeticError, *cache.DAMAGED)
@@ -174,7 +175,7 @@ def _files(captured: Captured, fn: Any, varying: frozenset[str], has_graph: bool
     """Raises Unkept."""
     if captured.bound_to:
         raise Unkept(captured.bound_to)
-    checks, body = captured.checks(captured.body), list(captured.body)
+    checks, body = captured.rows
     used = {id(row): names_in(row) for row in (*checks, *body)}
     taken = {name for name in captured.names.found if not _has_name(captured.names.namespace[name])}
     guards, names = needed(in_order(checks, taken, used), body, taken, used)
