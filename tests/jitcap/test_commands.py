@@ -82,6 +82,7 @@ def test_settings_are_one_table(capsys, monkeypatch):
     assert all(row.what for row in settings.options())
 
 
+@pytest.mark.once
 def test_explain_runs_a_program(tmp_path):
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
@@ -100,6 +101,7 @@ def test_explain_runs_a_program(tmp_path):
     assert "half: " not in ran.stdout
 
 
+@pytest.mark.once
 def test_warm_says_what_it_added(tmp_path):
     script = tmp_path / "program.py"
     script.write_text(PROGRAM + "raise SystemExit(3)\n")
@@ -109,6 +111,7 @@ def test_warm_says_what_it_added(tmp_path):
     assert "cache: 0 entries" not in ran.stdout
 
 
+@pytest.mark.once
 def test_what_was_warmed_serves_python_without_a_compiler(tmp_path):
     """A program's place is in errors of its code: it is the same however the program is started."""
     (tmp_path / "program.py").write_text(

@@ -12,6 +12,7 @@ DATA = [[3, 1, 2], [0, 5, 1]]
 # Functions that take what torch refuses, or that are not to be compared.
 ELSEWHERE = {
     "column_stack": "of one tensor, its rows",
+    "compile": "of functions: it imports torch's compiler",
     "get_autocast_dtype": "of a device's kind",
     "histc": "of ints, too",
     "is_autocast_enabled": "of a device's kind",
@@ -27,9 +28,9 @@ ELSEWHERE = {
 
 def _functions():
     for where in ("", "nn.functional."):
-        home = torch.nn.functional if where else torch
-        for name in sorted(dir(home)):
-            ours = getattr(eager.nn.functional if where else eager, name, None)
+        home, own = (m.nn.functional if where else m for m in (torch, eager))
+        for name in sorted({*dir(home)} & {*dir(own)}):
+            ours = getattr(own, name)
             drawn = any(word in name for word in ("rand", "empty", "seed", "bernoulli", "dropout"))
             drawn |= name.startswith(("set_", "use_"))  # state of the process
             skipped = name in ELSEWHERE or name.startswith("_") or name.endswith("_") or drawn

@@ -54,6 +54,7 @@ def test_mlp(optimizer):
     assert stats.graphs == 1
 
 
+@pytest.mark.once
 def test_cnn():
     class Net(nn.Module):
         def __init__(self):
@@ -69,6 +70,7 @@ def test_cnn():
     same(training(Net, F.cross_entropy), batches(4, 2, 1, 6, 6))
 
 
+@pytest.mark.once
 def test_gru():
     class Net(nn.Module):
         def __init__(self):
@@ -102,6 +104,7 @@ class Block(nn.Module):
         return x + self.mlp(self.norm2(x))
 
 
+@pytest.mark.once
 def test_gpt_with_clipping_and_a_schedule():
     """The step counts its calls, and the rate changes with them."""
 

@@ -285,6 +285,6 @@ def test_whole(seed):
         raise
 
 
-@pytest.mark.parametrize("seed", fuzz_seeds.seeds(20))
+@pytest.mark.parametrize("seed", fuzz_seeds.seeds(10))  # scripts/nightly: 2000
 def test_jitted_and_in_pieces(seed):
     fuzz_seeds.note("plain", seed, one(seed))

@@ -64,7 +64,11 @@ AS_A_WHOLE = {"the_context_of_what_is_thrown_through_a_generator"}
 SPLIT = sorted(CASES.keys() - AS_A_WHOLE)
 
 
-@pytest.mark.parametrize("every", [1, 3, 7])
+# Seven at a time are the segments of the next test, which looks closer.
+@pytest.mark.parametrize(
+    "every",
+    [1, pytest.param(3, marks=pytest.mark.once), pytest.param(7, marks=pytest.mark.nightly)],
+)
 @pytest.mark.parametrize("name", SPLIT)
 def test_chopped(name, every):
     fn, args, kwargs = CASES[name]
@@ -80,7 +84,7 @@ def test_chopped(name, every):
 CUT_INSIDE = {("dataclasses_made_inside", 7)}
 
 
-@pytest.mark.parametrize("every", [7, 1_000_000])
+@pytest.mark.parametrize("every", [7, pytest.param(1_000_000, marks=pytest.mark.once)])
 @pytest.mark.parametrize("name", SPLIT)
 def test_chopped_and_verified(name, every):
     """Each segment beside its instructions one by one: `verify=True` finds nothing."""

@@ -1,5 +1,7 @@
 """Whole fused kernels and whole training steps: interpreted against eager, compiled for sm_90, number of kernels, machine code."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -190,12 +192,18 @@ def test_interpreted(name, sizes, record_property):
         assert launches is None or len(program.launches) <= launches, program.source
 
 
+@functools.cache
+def compiled_case(name):
+    """(source, record and machine code by kernel): several tests look at them."""
+    fn, make, _ = CASES[name]
+    program, _ = helpers.program_of(fn, make())
+    return program.source, helpers.compile_program(program)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_compiles_without_spills(name, record_property):
-    fn, make, _ = CASES[name]
-    program, _ = helpers.program_of(fn, make())
-    compiled = helpers.compile_program(program)
+    _, compiled = compiled_case(name)
     for kernel, (_, cubin) in compiled.items():
         used = usage(cubin)
         assert used.local == 0, kernel
@@ -209,12 +217,11 @@ def test_compiles_without_spills(name, record_property):
 )
 def test_memory_is_moved_16_bytes_at_a_time(name):
     """Also where the size is no multiple of the block: full blocks run unmasked."""
-    fn, make, _ = CASES[name]
-    program, _ = helpers.program_of(fn, make())
-    for _, cubin in helpers.compile_program(program).values():
+    source, compiled = compiled_case(name)
+    for _, cubin in compiled.values():
         counts = instruction_counts(cubin)
-        assert counts["store128"] > 0, program.source
-        assert counts["load128"] > 0 or name == "transpose", program.source
+        assert counts["store128"] > 0, source
+        assert counts["load128"] > 0 or name == "transpose", source
 
 
 @pytest.mark.slow
