@@ -23,6 +23,7 @@ stores at one loop index happen together in any loop order.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any, Literal
@@ -235,6 +236,10 @@ class Buffer:
     def home(self) -> str:
         """The buffer whose memory it is."""
         return self.alias or self.name
+
+    def over(self, alias: str) -> Buffer:
+        """This buffer in the memory of another."""
+        return Buffer(self.name, self.dtype, self.size, self.kind, alias, self.offset)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -459,13 +464,14 @@ class Fused:
 
     def touching(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
         """The positions of the items that read, and of those that write, each buffer."""
-        readers: dict[str, list[int]] = {}
-        writers: dict[str, list[int]] = {}
+        readers: dict[str, list[int]] = defaultdict(list)
+        writers: dict[str, list[int]] = defaultdict(list)
         for i, item in enumerate(self.items):
-            for table, names in ((readers, item.reads()), (writers, item.writes())):
-                for name in names:
-                    table.setdefault(name, []).append(i)
-        return readers, writers
+            for name in item.reads():
+                readers[name].append(i)
+            for name in item.writes():
+                writers[name].append(i)
+        return dict(readers), dict(writers)
 
     def map_kernels(self, rule: Callable[[Kernel], Iterable[Kernel]]) -> Fused:
         """Each kernel replaced by what `rule` makes of it."""

@@ -47,7 +47,7 @@ def at_least(x: Size, y: Size) -> bool:
 
 def same_all(xs: Iterable[Size], ys: Iterable[Size]) -> bool:
     """True if two tuples of sizes, of one length, are equal whatever the symbols are."""
-    return all(map(same, xs, ys))
+    return xs is ys or all(map(same, xs, ys))
 
 
 def some(n: Size) -> bool:
@@ -245,12 +245,10 @@ def span(shape: Shape, strides: Shape) -> Size:
 def is_contiguous(shape: Shape, strides: Shape) -> bool:
     """True if elements lie in row-major order without gaps; strides of dimensions of size 1 do not
     matter."""
-    if not all(map(some, shape)):
-        return True
     want = contiguous_strides(shape)
-    return strides is want or all(
-        same(n, 1) or same(s, w) for n, s, w in zip(shape, strides, want, strict=True)
-    )
+    if strides is want or not all(map(some, shape)):
+        return True
+    return all(same(n, 1) or same(s, w) for n, s, w in zip(shape, strides, want, strict=True))
 
 
 # ---------------------------------------------------------------------------------- text

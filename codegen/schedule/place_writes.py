@@ -53,7 +53,7 @@ def place_writes(fused: Fused) -> Fused:
         if not _in_place(item, target, source, operand, is_read=at in reads):
             copies.append((target, value))
             continue
-        buffers[source] = replace(b, alias=name)
+        buffers[source] = b.over(name)
         if isinstance(item, Library) and operand is not None and item.name in UPDATING:
             pairs.setdefault(at, []).append((operand, item.outs.index(source)))
     items = [_updating(item, pairs.get(at, ())) for at, item in enumerate(fused.items)]

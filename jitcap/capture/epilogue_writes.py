@@ -6,7 +6,6 @@ Each kind says how its objects are written (`Shadow.replay`); `effects` puts the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from eager.base.dataclass import dataclass
@@ -49,9 +48,9 @@ class Effect:
 
     def named(self, name: Callable[[Term], Term]) -> Effect:
         """This effect with names in its terms."""
-        terms = map(name, (self.target, self.key, self.value, self.fn))
-        target, key, value, fn = terms
-        return replace(self, target=target, key=key, value=value, fn=fn)
+        target, key, value, fn = map(name, (self.target, self.key, self.value, self.fn))
+        rest = self.model, self.name, self.where
+        return Effect(self.origin, target, self.form, key, value, fn, *rest)
 
     def statement(self) -> Row:
         """The statement that replays it."""

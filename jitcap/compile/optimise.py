@@ -15,7 +15,7 @@ from jitcap.graph.graph import Graph, Node
 from jitcap.graph.listing import listing
 from jitcap.graph.show import show
 from jitcap.graph.verify import verify
-from jitcap.passes import PASSES
+from jitcap.passes import PASSES, Settled
 from jitcap.passes.repeats import share_repeats
 
 
@@ -37,12 +37,13 @@ def optimise(graph: Graph, trail: Trail, backend: str | None = None) -> Graph:
 def run_passes(graph: Graph, trail: Trail) -> Graph:
     """Every pass of the table, in order; verified between when `CHECK=1`, as a diff at DEBUG=6."""
     check, show_each, known = config.check, config.debug >= 6, set[Node]()
+    settled = Settled()
     if check:
         verify(graph, "capture", known)
     with trail.stage("passes"):
         for each, why in PASSES:
             before = graph
-            graph = each(graph)
+            graph = settled.run(each, graph)
             if check and graph is not before:
                 verify(graph, each.__name__, known)
             if show_each and graph is not before:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from operator import is_
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -453,6 +454,8 @@ def items(node: Node) -> tuple[Node, ...]:
 
 def with_args(node: Node, args: tuple[Arg, ...]) -> Node:
     """`node` with other arguments; the same object when they are the same (1 is not 1.0)."""
+    if args is node.args:
+        return node
     for a, b in zip(args, node.args, strict=True):
         if a is not b:
             return Node(node.op, args, node.attrs, node.avals, node.where)
@@ -471,9 +474,10 @@ class Rewriter:
         return self.mapped[arg] if isinstance(arg, Node) else arg
 
     def args(self, node: Node) -> tuple[Arg, ...]:
-        """`node`'s arguments in the new graph."""
-        mapped = self.mapped
-        return tuple([mapped[a] if type(a) is Node else a for a in node.args])
+        """`node`'s arguments in the new graph; the same object when they are the same."""
+        mapped, args = self.mapped, node.args
+        new = tuple([mapped[a] if type(a) is Node else a for a in args])
+        return args if all(map(is_, new, args)) else new
 
     def emit(self, op: Op, args: tuple[Arg, ...], attrs: Attrs, like: Node) -> Node:
         """A new node whose avals the op's own rule gives; `like` lends its line and its device."""
@@ -488,9 +492,13 @@ class Rewriter:
         return self.append(with_args(node, args))
 
     def finish(self) -> Graph:
-        outputs = tuple(self.mapped[o] for o in self.graph.outputs)
+        """The new graph; the same object when nothing changed."""
+        graph, nodes = self.graph, tuple(self.nodes)
+        outputs = tuple([self.mapped[o] for o in graph.outputs])
         assert all(isinstance(o, Node) for o in outputs)
-        return self.graph.with_(nodes=tuple(self.nodes), outputs=outputs)
+        if nodes == graph.nodes and outputs == graph.outputs:  # nodes are compared by identity
+            return graph
+        return graph.with_(nodes=nodes, outputs=outputs)
 
 
 def node_like(like: Node, op: Op, args: tuple[Arg, ...], attrs: Attrs) -> Node:

@@ -205,7 +205,9 @@ class _Columns:
         if known is not None:
             return known
         self.attributes(terms)
-        found = [*map(self.place, terms)]
+        found = [*map(self.at.get, terms)]
+        if None in found:  # results of the graph have places from the beginning
+            found = [p or _result(t) for p, t in zip(found, terms, strict=True)]
         if not any(found):
             return (kind, *map(self.term, terms))
         pairs: Iterable[tuple[Place | None, Term]] = zip(found, terms, strict=True)
@@ -223,10 +225,6 @@ class _Columns:
             return name
         alone = len(parts) == 1 and (kind == "tuple" or parts[0][0] == "part")
         return parts[0] if alone else ("joined", *parts)
-
-    def place(self, term: Term) -> Place | None:
-        known = self.at.get(term)
-        return ("o", term[2]) if known is None and _is_result(term) else known
 
     def parts(self, name: str, ranges: Iterable[range]) -> Iterator[Term]:
         """Parts of a list, the short ones element by element."""
@@ -280,16 +278,17 @@ def _parts(term: Term) -> tuple[Any, Any]:
         base, key = term[-1], term[:-1]
     else:
         return None, None
-    return (base, key) if _is_name(base) or _is_result(base) else (None, None)
+    return (base, key) if _is_name(base) or _result(base) else (None, None)
 
 
 def _is_name(term: Term) -> bool:
     return type(term) is str and term[0] not in "'="
 
 
-def _is_result(term: Term) -> bool:
-    """True for a result of the graph."""
-    return type(term) is tuple and term[:2] == ("item", "o") and type(term[2]) is int
+def _result(term: Term) -> Place | None:
+    """The place of a result of the graph."""
+    is_one = type(term) is tuple and term[:2] == ("item", "o") and type(term[2]) is int
+    return ("o", term[2]) if is_one else None
 
 
 def _end(groups: Sequence[Reads], start: int) -> int:

@@ -23,6 +23,28 @@ from jitcap.passes.unrolled_products import hoist_products, sum_products
 Pass = Callable[[Graph], Graph]
 
 
+class Settled:
+    """Memo of the graph that each pass would give back as it is: it need not be run on it again."""
+
+    def __init__(self) -> None:
+        self._known: dict[Pass, Graph] = {}
+
+    def run(self, each: Pass, graph: Graph) -> Graph:
+        """`each(graph)`."""
+        if self._known.get(each) is graph:
+            return graph
+        after = each(graph)
+        if after is graph or each in _AT_ONCE:
+            self._known[each] = after
+        if each is dead_code:  # nodes that were left as they are still are, without some others
+            self._known |= {p: after for p in _BY_OPERANDS if self._known.get(p) is graph}
+        return after
+
+
+_AT_ONCE: Final = (dead_code, common_subexpressions)  # that leave nothing to themselves
+_BY_OPERANDS: Final = (simplify, common_subexpressions)  # that look at what a node reads, alone
+
+
 def inside(graph: Graph, passes: Pass | None = None) -> Graph:
     """Every pass on the graphs that nodes hold."""
     passes = passes or _all_passes
@@ -30,13 +52,14 @@ def inside(graph: Graph, passes: Pass | None = None) -> Graph:
     done: dict[Graph, Graph] = {}  # calls share theirs
     nodes = []
     for n in graph.nodes:
-        inner = subgraphs(n)
-        done.update((g, passes(g)) for g in inner if g not in done)
-        after = tuple(done[g] for g in inner)
-        args = tuple(changed.get(a, a) if isinstance(a, Node) else a for a in n.args)
-        new = with_args(n, args)
-        if any(a is not b for a, b in zip(inner, after, strict=True)):
-            new = with_subgraphs(new, after)
+        new, inner = n, subgraphs(n)
+        if changed and not changed.keys().isdisjoint(n.args):
+            new = with_args(n, tuple([changed.get(a, a) for a in n.args]))  # type: ignore[arg-type]
+        if inner:
+            done.update((g, passes(g)) for g in inner if g not in done)
+            after = tuple(done[g] for g in inner)
+            if after != inner:  # graphs are compared by identity
+                new = with_subgraphs(new, after)
         if new is not n:
             changed[n] = new
         nodes.append(new)
@@ -45,8 +68,9 @@ def inside(graph: Graph, passes: Pass | None = None) -> Graph:
 
 
 def _all_passes(graph: Graph) -> Graph:
+    settled = Settled()
     for each, _ in PASSES:
-        graph = each(graph)
+        graph = settled.run(each, graph)
     return graph
 
 

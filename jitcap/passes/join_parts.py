@@ -42,6 +42,8 @@ class SliceWrite:
 def join_parts(graph: Graph) -> Graph:
     """Replace trees of additions of disjoint parts, and tables filled with such, by one `cat`
     each."""
+    if not any(n.op is SLICE_SCATTER or n.op is SELECT_SCATTER for n in graph.nodes):
+        return graph
     trees = {**_trees(graph), **_tables(graph)}
     if not trees:
         return graph

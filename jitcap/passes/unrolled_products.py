@@ -13,6 +13,7 @@ from typing import Any
 
 from eager.core.op import REGISTRY
 from eager.ops.contract import DOT
+from eager.ops.pointwise import ADD
 from eager.ops.view import PERMUTE, SELECT
 from eager.sizes.symint import hint, known_eq
 from jitcap.graph.graph import Arg, Graph, Node, Rewriter
@@ -88,6 +89,9 @@ def _by_step(r: Rewriter, step: Node, like: Node) -> Node:
 
 def sum_products(graph: Graph) -> Graph:
     """dot(a0, b0) + dot(a1, b1) + ...: the product of the concatenations."""
+    additions = (n for n in graph.nodes if n.op is ADD)
+    if not any(type(a) is Node and a.op is DOT for n in additions for a in n.args):
+        return graph
     users = graph.users()
     outputs = set(graph.outputs)
     found: dict[Node, tuple[list[Pair], list[Arg]]] = {}
