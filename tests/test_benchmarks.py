@@ -73,7 +73,9 @@ def test_a_missing_package_is_named():
     assert absent.missing() == "no_such_package"
 
 
-@pytest.mark.parametrize("name", ["tiny", "mlp", "gru", "resnet"])
+@pytest.mark.parametrize(
+    "name", ["tiny", "mlp", "gru", pytest.param("resnet", marks=pytest.mark.nightly)]
+)
 def test_eager_and_torch_start_alike(name):
     """The first loss (or value) of a workload is the same in both namespaces."""
     eager, torch = pytest.importorskip("eager"), pytest.importorskip("torch")

@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 import pytest
+import share
 
 import eager
 from tests.codegen.checking import check_each, compiled, floats, same
@@ -108,7 +109,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("first", range(0, 60, 4))
+@pytest.mark.parametrize("first", range(0, 60 if share.ALL else 40, 4))
 def test_random_programs(first):
     calls = []
     for seed in range(first, first + 4):
@@ -139,7 +140,7 @@ def training_steps(seeds):
     return run
 
 
-@pytest.mark.parametrize("first", range(0, 24, 4))
+@pytest.mark.parametrize("first", range(0, 24 if share.ALL else 16, 4))
 def test_random_training_steps(first):
     seeds = range(first, first + 4)
     args = [

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.codegen.emitted import digest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-NAMES = ["tiny", "softmax", "layernorm", "mlp", *(f"random {seed}" for seed in range(0, 60, 5))]
+NAMES = ["tiny", "softmax", "layernorm", "mlp", *(f"random {seed}" for seed in range(0, 60, 10))]
 
 
 def in_a_process(names, seed):

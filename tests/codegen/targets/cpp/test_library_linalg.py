@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+import share
 
 import eager
 from codegen.targets.cpp.runtime import support
@@ -26,8 +27,7 @@ def compare(fn, *args, rtol):
     assert (step.stats.fallbacks, step.stats.callbacks) == (0, 0), explain(fn)(*args).callbacks
 
 
-@pytest.mark.parametrize("kind", REAL)
-@pytest.mark.parametrize("batch", [(), (3,), (2, 0), (2, 2)])
+@pytest.mark.parametrize(("batch", "kind"), share.in_turn([(), (3,), (2, 0), (2, 2)], [*REAL]))
 def test_systems_and_factors(kind, batch):
     dtype, linalg = getattr(eager, kind), eager.linalg
     for n in (1, 2, 5, 40):

@@ -51,8 +51,13 @@ def assert_same(got, expected, sample):
         )
 
 
-# What samples after the second add is how they are read: loops, tails and masks, all in tiny blocks.
-@pytest.mark.parametrize(("sizes", "most"), [(DEFAULT, 2), (TINY, None)], ids=["default", "tiny"])
+# What further samples add is how they are read: loops, tails and masks, all in tiny blocks.
+MOST = 2 if share.ALL else 1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most"), [(DEFAULT, MOST), (TINY, None)], ids=["default", "tiny"]
+)
 @pytest.mark.parametrize("key", FUNCTIONS)
 def test_interpreted(key, sizes, most, record_property):
     fn, ran = FUNCTIONS[key].fn, 0
