@@ -201,8 +201,7 @@ def _resolve(out: list[Instruction], at: dict[int, int]) -> None:
 
 
 def _handlers(code: CodeType, at: dict[int, int], count: int) -> Iterator[Handler]:
-    """The rows of `co_exceptiontable` (format: Objects/exception_handling_notes.txt in CPython)."""
-    data = iter(code.co_exceptiontable)
+    """The rows of `co_exceptiontable`."""
 
     def index(offset: int) -> int:
         while offset not in at:
@@ -211,21 +210,5 @@ def _handlers(code: CodeType, at: dict[int, int], count: int) -> Iterator[Handle
                 return count
         return at[offset]
 
-    while True:
-        try:
-            start = _varint(data) * 2
-        except StopIteration:
-            return
-        length, target, packed = _varint(data) * 2, _varint(data) * 2, _varint(data)
-        last = index(start + length)
-        yield Handler(index(start), last, index(target), packed >> 1, bool(packed & 1))
-
-
-def _varint(data: Iterator[int]) -> int:
-    """Six bits per byte, bit 6 says that more follow."""
-    byte = next(data)
-    value = byte & 63
-    while byte & 64:
-        byte = next(data)
-        value = value << 6 | byte & 63
-    return value
+    for row in dis._parse_exception_table(code):  # type: ignore[attr-defined]
+        yield Handler(index(row.start), index(row.end), index(row.target), row.depth, row.lasti)

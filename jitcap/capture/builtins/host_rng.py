@@ -23,35 +23,19 @@ from eager.device import Size
 from eager.sizes.aval import scalar_aval
 from jitcap.base.breaks import Break
 from jitcap.base.origin import Drawn, DrawnPart
-from jitcap.capture.builtins.refused import refusing
 from jitcap.capture.kinds.base import HANDLERS, Handler, Session
 from jitcap.capture.kinds.constants import GENERATORS
 from jitcap.capture.kinds.deferred import Deferred
 
-# Names of methods that give one float, or one int, when called with at most so many arguments.
-_FLOATS: Final = {
-    "random": 0, "rand": 0, "randn": 0, "random_sample": 0, "standard_normal": 0, "uniform": 2,
-    "normal": 2, "beta": 2, "gamma": 2, "exponential": 1, "lognormal": 2, "triangular": 3,
-    "gauss": 2, "normalvariate": 2, "lognormvariate": 2, "expovariate": 1, "betavariate": 2,
-    "gammavariate": 2, "vonmisesvariate": 2, "paretovariate": 1, "weibullvariate": 2,
-}  # fmt: skip
-_INTS: Final[dict[Any, dict[str, int]]] = {
-    random.Random: {"randint": 2, "randrange": 3},
-    np.random.RandomState: {"randint": 2},
-}
-
-
-# Methods that give arrays alone, or numbers of other types.
-_ARRAYS: Final = frozenset({
-    "binomial", "choice", "chisquare", "integers", "laplace", "permutation", "poisson", "randint",
-    "standard_exponential",
-})  # fmt: skip
+# Methods that give an int which is as small as what they are called with. Whether another gives a
+# float, or an array, is what a draw of it tells.
+_INTS: Final = frozenset({"randint", "randrange"})
 _KNOWN: Final = frozenset(d.np for d in dt.ALL)
 _KNOWN_TYPES: Final = frozenset(d.np.type for d in dt.ALL)
 
 
-def _drawing(cls: type, name: str, pytype: type, most: int) -> Handler:
-    """Draws a number with at most so many arguments, with others an array."""
+def _drawing(cls: type, name: str) -> Handler:
+    """Draws a float or an int, or an array. What else a method gives, or does, is refused."""
 
     def handler(s: Session, owner: Any, /, *args: Any, **kwargs: Any) -> Any:
         label = f"{cls.__module__.partition('.')[0]}.{name}"
@@ -69,9 +53,9 @@ def _drawing(cls: type, name: str, pytype: type, most: int) -> Handler:
             s.drawn[node] = drawn
             made._array = fresh(s.tracer, node, made.aval)
             return Deferred(numpy, (made,), cls=np.ndarray)
-        if len(given) > most or named:
+        if named or not (type(sample) is float or (type(sample) is int and name in _INTS)):
             raise Break("time and chance", f"{label}() is called")
-        return number(s, drawn, pytype)
+        return number(s, drawn, type(sample))
 
     return handler
 
@@ -186,16 +170,9 @@ def run_once(run: Any, given: list[Any], methods: tuple[Any, ...], before: list[
 
 
 for _cls in GENERATORS:
-    _ints = _INTS.get(_cls, {})
     for _name in dir(_cls):
-        if _name.startswith("_"):
+        if _name.startswith("_") or not callable(getattr(_cls, _name)):
             continue
-        _method = getattr(_cls, _name)
-        _most = _FLOATS.get(_name, _ints.get(_name, -1 if _name in _ARRAYS else None))
-        if _cls is random.Random and _name in _AMONG:
-            _handler = _choosing(_name)
-        elif _most is not None:
-            _handler = _drawing(_cls, _name, int if _name in _ints else float, _most)
-        else:
-            _handler = refusing("time and chance", f"{_cls.__module__.partition('.')[0]}.{_name}")
-        HANDLERS[_method] = HANDLERS[_cls, _name] = _handler
+        _among = _cls is random.Random and _name in _AMONG
+        _handler = _choosing(_name) if _among else _drawing(_cls, _name)
+        HANDLERS[getattr(_cls, _name)] = HANDLERS[_cls, _name] = _handler

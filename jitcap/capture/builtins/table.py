@@ -8,6 +8,7 @@ from jitcap.capture.builtins import (
     copies,
     host_rng,
     objects,
+    refused,
     rng_seeds,
     values,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "copies",
     "host_rng",
     "objects",
+    "refused",
     "rng_seeds",
     "values",
     "written",

@@ -3,8 +3,10 @@ TypeError, which the program may catch."""
 
 import inspect
 from inspect import Parameter
+from pathlib import Path
 
 from jitcap.capture import session
+from jitcap.capture.builtins import table
 from jitcap.capture.kinds.base import HANDLERS
 
 assert session  # it fills the table
@@ -31,3 +33,8 @@ def test_every_keyword_of_a_builtin_is_taken():
         given = {p.name for p in _parameters(fn) if p.kind in _NAMED} - {"self"}
         missing += [(fn, name) for name in given - names]
     assert not missing
+
+
+def test_every_family_is_registered():
+    files = {path.stem for path in Path(table.__file__).parent.glob("*.py")}
+    assert files - {"__init__", "polyfills", "table"} <= {*table.__all__}
