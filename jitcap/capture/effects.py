@@ -27,7 +27,7 @@ from jitcap.base.breaks import Break
 from jitcap.base.modes import Modes
 from jitcap.base.origin import Fixed, Told
 from jitcap.base.terms import Row, Term, attribute, text
-from jitcap.capture.epilogue_values import CYCLE, Cycles, ValueEmitter
+from jitcap.capture.epilogue_values import CYCLE, ValueEmitter
 from jitcap.capture.epilogue_writes import ATTRIBUTE, VERSION, Effect
 from jitcap.capture.inputs import Shadow, ends
 from jitcap.capture.kinds.mappings import DictShadow
@@ -98,11 +98,11 @@ class Epilogue:
 
 def epilogue(session: Session, value: Any) -> Epilogue:
     """Render the effects and the return value. Raises Break for what cannot be replayed."""
-    cycles = Cycles()
+    early: set[int] = set()
     inner: set[int] = set()
     while True:
         rebuilder = ValueEmitter(session)
-        rebuilder.cycles, rebuilder.inner = cycles, inner
+        rebuilder.early, rebuilder.inner = early, inner
         try:
             rendered = _render(session, value, rebuilder)
         except CYCLE:

@@ -7,8 +7,7 @@ cycles included); tensors and run-time numbers become outputs of the graph.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any, Final
 
 from eager.autograd import retain_grad
@@ -48,42 +47,6 @@ def _array_of_one(tensor: Tensor) -> Any:
     return tensor._array
 
 
-class Cycles:
-    """Objects (ids) that contain themselves, as the attempts to make them find out: those that are
-    made `early` and filled later, and `whole` ones, which are not: tuples."""
-
-    def __init__(self) -> None:
-        self.early: set[int] = set()
-        self.whole: set[int] = set()
-        self._busy: dict[int, None] = {}  # what is being made, outermost first
-
-    @contextmanager
-    def making(self, value: Any) -> Iterator[None]:
-        if id(value) in self._busy:
-            self._note(value)
-            raise _Cycle
-        self._busy[id(value)] = None
-        try:
-            yield
-        finally:
-            del self._busy[id(value)]
-
-    def _note(self, value: Any) -> None:
-        """Note a value that contains itself. One that was to be made early and was not must be
-        whole: the others in the cycle are made early, and filled behind it."""
-        if id(value) in self.early:
-            if id(value) in self.whole:
-                raise Break("effect", f"a {type(value).__name__} that contains itself")
-            self.whole.add(id(value))
-            busy = list(self._busy)
-            self.early.update(busy[busy.index(id(value)) :])
-        self.early.add(id(value))
-
-    def wait(self) -> bool:
-        """True if an object in `whole` is being made, after which the others are filled."""
-        return not self.whole.isdisjoint(self._busy)
-
-
 class ValueEmitter:
     """Renders values. `outputs` collects the graph outputs that the rows refer to as `o[i]`."""
 
@@ -104,8 +67,8 @@ class ValueEmitter:
         self.histories: dict[int, str] = {}  # id of a tape node -> variable of what stands for it
         self.placed: set[tuple[int, int]] = set()  # outputs of tape nodes (ids) that have a slot
         self.reporting = False  # whether it is for a call of the host, which only shows it
-        self.cycles = Cycles()
-        self._unfilled: list[tuple[MutableKind, str, Any]] = []  # what waits for a whole one
+        self.early: set[int] = set()  # ids of what contains itself: filled when all is made
+        self._busy: set[int] = set()  # objects that are being made
         self._variables = (f"t{i}" for i in itertools.count())
         self._keep: list[Any] = []
 
@@ -131,9 +94,6 @@ class ValueEmitter:
             term = self._new(value, cls)
         self.memo[id(value)] = term
         self._keep.append(value)
-        while self._unfilled and not self.cycles.wait():
-            kind, name, held = self._unfilled.pop()
-            self.late += kind.filling(self, name, held)
         return term
 
     def written_at(self, twin: Any, key: Any) -> str:
@@ -175,18 +135,22 @@ class ValueEmitter:
         made = value if isinstance(value, type) else cls
         if self.is_made(made):
             raise Break("effect", f"the class {made.__qualname__}, made by every call, escapes")
-        with self.cycles.making(value):
+        if id(value) in self._busy:
+            if id(value) in self.early:  # a tuple, which has all that it holds from the start
+                raise Break("effect", f"a {cls.__name__} that contains itself")
+            self.early.add(id(value))
+            raise _Cycle
+        self._busy.add(id(value))
+        try:
             return _made(self, value)
+        finally:
+            self._busy.discard(id(value))
 
     def mutable(self, kind: MutableKind, value: Any) -> str:
         """An object that can contain itself: then it is filled when everything is there."""
-        if id(value) in self.cycles.early:
-            name = self.let(kind.empty(self, value))
-            self.memo[id(value)] = name
-            if self.cycles.wait():
-                self._unfilled.append((kind, name, value))
-            else:
-                self.late += kind.filling(self, name, value)
+        if id(value) in self.early:
+            name = self.memo[id(value)] = self.let(kind.empty(self, value))
+            self.late += kind.filling(self, name, value)
             return name
         if type(value) is list:
             return self.let(("list", *self.all(value)))

@@ -185,11 +185,16 @@ _WRITTEN: Final[dict[Any, Any]] = {
 def _written(s: Session, builtin: Any, /, *args: Any, **kwargs: Any) -> Any:
     """One that `polyfills` has in Python; a generator stands for an iterator of a builtin type, and
     is begun at once."""
-    made = s.call(_WRITTEN[builtin], args, kwargs)
     if not isinstance(builtin, type):
-        return made
+        return s.call(_WRITTEN[builtin], args, kwargs)
+    return _lazy(s, builtin, _WRITTEN[builtin], args, kwargs)
+
+
+def _lazy(s: Session, cls: type, fn: Any, args: Any, kwargs: Any) -> Lazy:
+    """Iterator of a builtin type that a generator function of `polyfills` makes."""
+    made = s.call(fn, args, kwargs)
     s.next(made)
-    return Lazy(builtin, lambda: s.next(made))
+    return Lazy(cls, lambda: s.next(made))
 
 
 @handles(sum)
@@ -208,9 +213,7 @@ def _chain(s: Session, /, *iterables: Any) -> Any:
 
 @handles((type, "from_iterable"))
 def _chained(s: Session, cls: type, iterables: Any, /) -> Lazy:
-    made = s.call(polyfills.chained, (iterables,), {})
-    s.next(made)
-    return Lazy(cls, lambda: s.next(made))
+    return _lazy(s, cls, polyfills.chained, (iterables,), {})
 
 
 HANDLERS[len] = Session.length
@@ -230,33 +233,14 @@ def _add_up(s: Session, total: Any, *numbers: Any) -> Any:
 @handles(iter)
 def _iter(s: Session, obj: Any, *sentinel: Any) -> Any:
     if sentinel:
-        return _until(s, obj, *sentinel)
+        if not callable(obj):
+            iter(obj, *sentinel)  # raises, in this version's words
+        return _lazy(s, _UNTIL, polyfills.until, (obj, *sentinel), {})
     found = s.iter(obj)
     return found.iterator if type(found) is InterpretedIterator else found
 
 
-def _until(s: Session, fn: Any, sentinel: Any) -> Lazy:
-    """`iter(fn, sentinel)`: the calls of `fn`, up to the first that gives the sentinel."""
-    if not callable(fn):
-        iter(fn, sentinel)  # raises, in this version's words
-    ended = False
-
-    def step() -> Any:
-        nonlocal ended
-        try:
-            value = _STOP if ended else s.call(fn, (), {})
-        except StopIteration:
-            value = _STOP
-        if value is _STOP or s.same(sentinel, value) or s.truth(s.compare("==", sentinel, value)):
-            ended = True
-            raise StopIteration
-        return value
-
-    return Lazy(_UNTIL, step)
-
-
 _UNTIL: Final = type(iter(int, 1))
-_STOP: Final = object()
 
 
 @handles(next)

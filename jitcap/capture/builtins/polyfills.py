@@ -144,6 +144,18 @@ def chained(iterables: Iterable[Iterable[Any]]) -> Iterator[Any]:
         yield from _each(iter(inner))
 
 
+def until(fn: Callable[[], Any], sentinel: Any) -> Iterator[Any]:
+    yield
+    while True:
+        try:
+            value = fn()
+        except StopIteration:
+            return
+        if _alike(sentinel, value):
+            return
+        yield value
+
+
 def groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) -> Iterator[Any]:
     """Neighbours with equal keys: asks for values, and compares keys, as often as the builtin does.
     A group ends when the next one is asked for."""

@@ -185,9 +185,7 @@ def _ahead(code: CodeType, index: int) -> set[int]:
     heads = _loops(code).keys()
 
     def ahead(i: int) -> tuple[int, ...]:
-        op = instructions[i].op
-        goes_on = i != EXIT and i not in heads and (op in _TESTS or op.startswith(_PURE))
-        return _next(instructions, i) if goes_on else ()
+        return _next(instructions, i) if i not in heads and _is_pure(instructions, i) else ()
 
     return {*reach(_next(instructions, index), ahead)} - {EXIT}
 
@@ -204,14 +202,18 @@ def _tests(code: CodeType, index: int, body: frozenset[int], exits: list[int]) -
             _alike(instructions, _behind_jumps(instructions, i), j) for j in exits
         )
 
-    def is_pure(i: int) -> bool:
-        return i != EXIT and (instructions[i].op in _TESTS or instructions[i].op.startswith(_PURE))
+    def goes_on(i: int) -> bool:
+        return _is_pure(instructions, i) and not is_end(i)
 
     found = reach(
-        _next(instructions, index),
-        lambda i: _next(instructions, i) if is_pure(i) and not is_end(i) else (),
+        _next(instructions, index), lambda i: _next(instructions, i) if goes_on(i) else ()
     )
-    return all(is_end(i) or is_pure(i) for i in found)
+    return all(is_end(i) or _is_pure(instructions, i) for i in found)
+
+
+def _is_pure(instructions: tuple[Instruction, ...], i: int) -> bool:
+    """True if an instruction is one of a test: it changes nothing but the stack."""
+    return i != EXIT and (instructions[i].op in _TESTS or instructions[i].op.startswith(_PURE))
 
 
 def _alike(instructions: tuple[Instruction, ...], a: int, b: int) -> bool:

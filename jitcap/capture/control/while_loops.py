@@ -161,6 +161,7 @@ class WhileRecorder:
         self.end = end
         self.loop = SimpleNamespace(slices=())
         self.site = end.frame.code, test
+        self.several = len(self.where.exits) > 1
         self.left, self.live = end.left, end.live_in
         fast = self.frame.fast
         names = [n for n in fast if n in self.where.stored & self.live]
@@ -219,17 +220,18 @@ class WhileRecorder:
         found = [fast[n] for n in self.locals] + [c.before for c in self.entries.values()]
         return [*found, *self.unset.values()]
 
+    def _leaves(self) -> list[Any]:
+        return [x for tree in self._trees() for x in leaves_of(tree)]
+
     def _start(self) -> list[Any]:
-        several = [self.which] if len(self.where.exits) > 1 else []
-        leaves = [x for tree in self._trees() for x in leaves_of(tree)]
-        which = self.objects.start()
-        return [*several, *leaves, *self.memories.values(), *which, *(0 for _ in self.storages)]
+        several = [self.which] if self.several else []
+        made = [*self.memories.values(), *self.objects.start(), *(0 for _ in self.storages)]
+        return [*several, *self._leaves(), *made]
 
     def record(self, merge: Merge) -> Any:
         """Make the loop a node, and put the frame behind it."""
         tracer, which = self.s.tracer, self.which
-        several = len(self.where.exits) > 1
-        first = handle_of(tracer, which == AGAIN if several else which)
+        first = handle_of(tracer, which == AGAIN if self.several else which)
         for _ in range(TRIALS):
             self._check_start()
             self.s.rolls.append(self)
@@ -244,14 +246,12 @@ class WhileRecorder:
             if self.unset and not self.least:
                 tracer.check("one round of a loop, or more", first)
                 self.least = 1
-            self._finish(first, found[1:] if several else found)
-            return _leave(self, found[0], merge) if several else True
+            self._finish(first, found[1:] if self.several else found)
+            return _leave(self, found[0], merge) if self.several else True
         raise NotRolled("a round changes too much")
 
     def _check_start(self) -> None:
-        leaves = [x for tree in self._trees() for x in leaves_of(tree)]
-        tensors = [x for x in leaves if isinstance(x, Tensor)]
-        for x in tensors:
+        for x in (leaf for leaf in self._leaves() if isinstance(leaf, Tensor)):
             plain = type(x) is Tensor and is_plain(x) and (self.counts or not x.requires_grad)
             if not plain or has_own_names(self.s, x):
                 what = "a view, has names of its own, or needs a gradient inside other control flow"
@@ -266,8 +266,8 @@ class WhileRecorder:
         found = rounds.settles()
         if found is None:
             raise NotRolled("where gradients go differs from round to round")
-        leaves = [x for tree in self._trees() for x in leaves_of(tree)]
-        at_leaf = any(x.requires_grad and x.is_leaf for x in leaves if isinstance(x, Tensor))
+        tensors = (x for x in self._leaves() if isinstance(x, Tensor))
+        at_leaf = any(x.requires_grad and x.is_leaf for x in tensors)
         self.least = max(found, int(at_leaf or bool(self.unset)))
         return self.least
 
@@ -279,11 +279,10 @@ class WhileRecorder:
         self.inside = s.tracer.inside
         self.given = [x for x in stands if isinstance(x, Tensor)]
         inner, modes = copied_frame(frame), Modes.now()
-        several = len(self.where.exits) > 1
-        given = iter(stands[1:] if several else stands)
+        leaves = stands[1:] if self.several else stands
+        given = iter(leaves)
         for name in self.locals:
-            tree = frame.fast[name]
-            inner.fast[name] = fill(tree, [next(given) for _ in leaves_of(tree)])
+            inner.fast[name] = fill(frame.fast[name], given)
         self.placed = dict(inner.fast)
         trees = [inner.fast[n] for n in self.locals]
         depth = len(s.vm.frames)
@@ -293,11 +292,11 @@ class WhileRecorder:
         before.open()
         try:
             for change in self.entries.values():
-                trees.append(fill(change.before, [next(given) for _ in leaves_of(change.before)]))
+                trees.append(fill(change.before, given))
                 before.put(change, trees[-1])
             self.objects.wholes = wholes_in(trees)
             for tree in self.unset.values():
-                _ = [next(given) for _ in leaves_of(tree)]
+                fill(tree, given)
             for memory in self.memories:
                 s.tracer.touch(memory)
                 memory.handle, memory.generation = next(given)._array.handle, memory.generation + 1
@@ -306,7 +305,6 @@ class WhileRecorder:
             if modes != Modes.now() or before.overwritten() or before.calls():
                 raise NotRolled("a round changes the mode of autograd, the tape, or prints")
             self._learn(inner, changes, written := _taken(s.tracer), versions)
-            leaves = stands[1:] if several else stands
             ends = self._ends(inner, changes, written, leaves)
             numbers = iter(stands[len(stands) - len(self.storages) :])
             ends += self.objects.numbers(leaves, ends)
@@ -319,7 +317,7 @@ class WhileRecorder:
                 before.changes()
             before.put_back()
             before.close()
-        if several:
+        if self.several:
             return which == AGAIN, [which, *ends]
         return which, ends
 
@@ -415,7 +413,7 @@ class WhileRecorder:
     def _finish(self, first: Any, results: list[Any]) -> None:
         s, frame = self.s, self.frame
         given, trees = iter(results), self._trees()
-        values = [fill(tree, [next(given) for _ in leaves_of(tree)]) for tree in trees]
+        values = [fill(tree, given) for tree in trees]
         filled = iter(values)
         for name in self.locals:
             frame.fast[name] = next(filled)
@@ -434,12 +432,11 @@ class WhileRecorder:
             storage.version = most
         for name in self.where.stored - self.left:
             frame.fast.pop(name, None)
-        starts = [x for tree in trees for x in leaves_of(tree)]
-        ends = [x for tree in values for x in leaves_of(tree)]
+        starts, ends = ([x for t in each for x in leaves_of(t)] for each in (trees, values))
         self.objects.tie_wholes(self.site, wholes_in(trees), wholes_in(values))
         _tie(self, first, which, zip(starts, ends, strict=True))
         s.ties.branched.add(frame.code)
-        if len(self.where.exits) == 1:
+        if not self.several:
             self.end.leave(0)
         place = s.where().place
         s.rolled.append(f"{place}: a loop on a value of the run is one while_loop")

@@ -4,7 +4,6 @@ One from outside is opaque; what the program makes is Python's own, or asks the 
 
 from __future__ import annotations
 
-import gc
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,10 +19,10 @@ from jitcap.capture.interpret import Generator
 from jitcap.capture.kinds.base import Args, Kwargs, Session, kind_of, of
 from jitcap.capture.kinds.constants import OPAQUE, NativeKind
 
-_EMPTY: Final[tuple[Any, ...]] = ([], (), range(0), {}, {}.values(), {}.items(), "")
-# Not that of a set: it knows no place in another set, which may have another order.
+# Not those of sets and dictionaries, which know no place in another one.
 _RESUMABLE: Final[tuple[Any, ...]] = (
-    *(type(iter(x)) for x in _EMPTY), enumerate, zip, reversed, type(reversed([])),
+    type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(reversed([])),
+    enumerate, zip, reversed,
 )  # fmt: skip
 
 
@@ -41,44 +40,11 @@ class IteratorKind(NativeKind):
         """Iterator in its present state."""
         if not isinstance(value, _RESUMABLE):
             return super().rebuild(make, value)
-        if isinstance(value, tuple(_ENTRIES)):
-            table = next((x for x in gc.get_referents(value) if isinstance(x, dict)), None)
-            shadow = make.session.outside.shadow(table)
-            if shadow is None or not shadow.changed():  # else it gets its keys later
-                return _of_entries(make, value, table)
         new, args, *state = value.__reduce__()
         name = make.call(new, *args)
         if state and state[0] is not None:
             make.rows.append(("do", method(name, "__setstate__", make.expr(state[0]))))
         return name
-
-
-# What goes over the entries of a dictionary, and how it is made of one.
-_ENTRIES: Final[dict[type, Callable[[Any], Any]]] = {
-    type(make({})): make
-    for make in (
-        iter, lambda d: iter(d.values()), lambda d: iter(d.items()),
-        reversed, lambda d: reversed(d.values()), lambda d: reversed(d.items()),
-    )
-}  # fmt: skip
-
-
-def _of_entries(make: Emitter, value: Any, table: dict[Any, Any] | None) -> str:
-    """Iterator of the same dictionary, which may get other keys: then its next step raises."""
-    if table is None:
-        return make.call(iter, ())
-    try:
-        left = len(value.__reduce__()[1][0])
-    except RuntimeError as error:
-        raise Break("iteration", f"the iterator of a dictionary goes on: {error}") from error
-    new, went_on = make.names.bind(_ENTRIES[type(value)]), make.names.bind(_went_on)
-    return make.let(("call", went_on, ("call", new, make.expr(table)), len(table) - left))
-
-
-def _went_on(iterator: Any, steps: int) -> Any:
-    for _ in range(steps):
-        next(iterator)
-    return iterator
 
 
 @of(Generator)

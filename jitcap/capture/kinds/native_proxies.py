@@ -134,20 +134,7 @@ class Callback:
         return called_back(self._session, self._fn, args, kwargs)
 
     def __repr__(self) -> str:
-        return self._text(repr)
-
-    def __str__(self) -> str:
-        return self._text(str)
-
-    def __format__(self, spec: str) -> str:
-        return self._text(format, spec)
-
-    def _text(self, how: Callable[..., str], *spec: str) -> str:
-        """Text of the callable, made by `how`, for native code."""
-        text = kind_of(self._fn).text(self._session, how, (self._fn, *spec), {})
-        if type(text) is not str:
-            raise Break("data dependent", "native code writes text of run-time values")
-        return text
+        raise Break("data dependent", "native code writes text of a function of the program")
 
 
 def _calling(self: NativeProxy, /, *args: Any, **kwargs: Any) -> Any:

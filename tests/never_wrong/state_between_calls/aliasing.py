@@ -524,7 +524,7 @@ def gradients_of_one_leaf_by_two_names():
     return scene(step, join, nothing, observe=lambda: (state.a.grad, state.b.grad))
 
 
-@case("aliasing", one_graph=True)
+@case("aliasing", splits=1)
 def a_tuple_holds_itself():
     def step(x, n):
         inner = [n]
