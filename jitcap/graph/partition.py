@@ -187,9 +187,13 @@ def without(graph: Graph, slots: Sequence[Node], absent: set[Node]) -> tuple[Gra
         else:
             r.mapped[n] = _partly(r, n, zero)
     kept = [i for i, o in enumerate(graph.outputs) if o not in zero]
-    inputs = tuple(n for n in graph.inputs if n not in absent)
     outputs = tuple(r.mapped[graph.outputs[i]] for i in kept)
     needed = reachable(outputs)  # type: ignore[arg-type]
+    inputs = tuple(  # a tensor that is not needed may have been overwritten by then
+        n
+        for n in graph.inputs
+        if n not in absent and (n in needed or n.aval.weak or "symbol" in n.attrs)
+    )
     nodes = tuple(n for n in r.nodes if n in needed)
     return Graph(inputs, nodes, outputs, graph.name), kept  # type: ignore[arg-type]
 

@@ -444,6 +444,18 @@ def shown_that_came_from_outside(jit, note, attempt):
 
 
 @program
+def overwritten_where_no_gradient_needs_it(jit, note, attempt):
+    w = floats(3)
+    f = jit(lambda x: ((y := x * w), y.square().mean(), y.std()))
+    for left in (0, 1):
+        outs = f(floats(3, g=False))
+        for t in (outs[0][0:1], outs[2]):
+            t.mul_(2)
+        attempt(outs[left].sum().backward)
+        note(w, outs)
+
+
+@program
 def groupnorm_mean(jit, note, attempt):
     m = nn.GroupNorm(2, 4)
     f = jit(lambda x: m(x).mean(dim=[1, 2, 3]))
