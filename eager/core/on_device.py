@@ -23,6 +23,7 @@ from eager.base.dtype import get_default_dtype
 from eager.core.op import REGISTRY, aval_of
 from eager.device import CPU, device, places, transfer
 from eager.device.array import DeviceArray
+from eager.device.meta import META
 from eager.device.plan import Argument, NoKernel, Operand, Plan
 from eager.device.protocol import Grid, Region
 from eager.sizes.aval import Aval, scalar_aval
@@ -71,10 +72,16 @@ def _first(key: Any, op: Any, arrays: Sequence[Any], attrs: dict[str, Any]) -> t
         a.aval.device for a in arrays if type(a) is DeviceArray
     )
     given = [_operand(op, x, place, arrays) for x in arrays]
+    if op.kind == "dynamic" and place == META:
+        raise NotImplementedError(
+            f"{op.name}(): the values decide the size of the result, and meta tensors have none"
+        )
     if op.kind == "dynamic":
         return _on_host(op, given, attrs, place, "the size of the result depends on the values")
     avals = [x.aval if type(x) is DeviceArray else scalar_aval(x) for x in given]
     outs = tuple(at(aval, place) for aval in op.abstract(tuple(avals), attrs))
+    if place == META:
+        return tuple(map(transfer.empty, outs))
     if op.kind == "copy" and given[0].is_contiguous():
         return (_copied(given[0]),)
     operands = [_described(x, aval) for x, aval in zip(given, avals, strict=True)]
@@ -113,6 +120,8 @@ def store(target: DeviceArray, value: Any) -> None:
             "refers to a single memory location (it was expanded). Please clone() the tensor "
             "before the operation."
         )
+    if target.aval.device == META:
+        return
     if type(value) is not DeviceArray:
         if target.is_contiguous():
             transfer.write(target, np.array(value, order="C"))

@@ -13,6 +13,7 @@ from eager.core.tensor import Tensor
 from eager.core.traced import Traced, UnknownValue
 from eager.device import transfer
 from eager.device.array import DeviceArray
+from eager.device.meta import META
 
 _options: dict[str, Any] = {
     "precision": 4,
@@ -150,15 +151,19 @@ def tensor_repr(self: Tensor) -> str:
     if type(array) is Batched:
         count = f"one of {array.level.size} examples" if array.mapped else "the same for each"
         return f"{head}{name}(<{array.aval}, {count}, in vmap of {tensor_repr(array.value)}>)"
-    there = type(array) is DeviceArray
-    if there:
+    there, valued = type(array) is DeviceArray, self.device.type != META
+    if there and valued:
         array = transfer.download(array)
-    parts = [_body(array, len(name) + 1)] if array.size or array.ndim == 1 else ["[]"]
-    if not array.size and array.ndim != 1:
+    parts = ["..."] if not valued else ["[]"]
+    if valued and (array.size or array.ndim == 1):
+        parts = [_body(array, len(name) + 1)]
+    if not valued:
+        parts += [f"device='{self.device}'", f"size={tuple(array.shape)}"]
+    elif not array.size and array.ndim != 1:
         parts.append(f"size={tuple(array.shape)}")
     shown = (dt.get_default_dtype(), dt.default_complex())
-    implied = (*shown, dt.int64, dt.bool_) if array.size else shown
-    if there:
+    implied = (*shown, dt.int64, dt.bool_) if valued and array.size else shown
+    if there and valued:
         parts.append(f"device='{self.device}'")
     if self.dtype not in implied:
         parts.append(f"dtype={self.dtype!r}")

@@ -186,7 +186,7 @@ class Tensor:
     def is_sparse(self) -> bool:
         return False
 
-    is_quantized = is_nested = is_meta = is_mps = is_xpu = is_mkldnn = is_xla = is_sparse  # none
+    is_quantized = is_nested = is_mps = is_xpu = is_mkldnn = is_xla = is_sparse  # none
 
     def numel(self) -> int:
         return cast("int", self._array.size)

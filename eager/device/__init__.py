@@ -69,7 +69,9 @@ class device:
             type, index = "cuda", type
         kind, _, number = str(type).partition(":")
         if kind not in ("cpu", "cuda", "meta"):
-            raise RuntimeError(f"unknown device {type!r}: expected 'cpu', 'cuda' or 'cuda:<index>'")
+            raise RuntimeError(
+                f"unknown device {type!r}: expected 'cpu', 'cuda', 'cuda:<index>' or 'meta'"
+            )
         if index is not None and index < 0:
             raise RuntimeError(f"Device index must not be negative, got {index}")
         self.type = kind

@@ -16,6 +16,7 @@ from typing import Any, Final
 from eager.base.config import config
 from eager.base.locks import lock
 from eager.device import CPU, cuda, default, device
+from eager.device.meta import META, MetaDevice
 from eager.device.pool import Pool
 from eager.device.protocol import DeviceUnavailable
 from eager.device.sim import SimDevice
@@ -23,6 +24,7 @@ from eager.device.sim import SimDevice
 SIMULATED: Final = "sim"
 HOW: Final = 'tensors live on the cpu. JITCAP_DEVICE=sim makes "cuda" a simulated GPU (docs/gpu.md)'
 _open: dict[int, Pool] = {}
+_nowhere: Final = Pool(MetaDevice())
 _lock: Final = lock()
 
 
@@ -74,6 +76,8 @@ def index_of(place: device | int | None) -> int:
 
 def pool(place: device | int | None = None) -> Pool:
     """The memory of a device, which is opened. Raises DeviceUnavailable where there is none."""
+    if isinstance(place, device) and place.type == META:
+        return _nowhere
     index = index_of(place)
     found = _open.get(index)
     return _opened(index) if found is None else found
@@ -121,9 +125,7 @@ def resolved(place: Any) -> device:
     found = place if isinstance(place, device) else device(place)
     if found.type == "cuda":
         return device("cuda", pool(found).device.index)
-    if found.type != "cpu":
-        raise DeviceUnavailable(f"device {str(found)!r} is not available here: there are no values")
-    return CPU
+    return CPU if found.type == "cpu" else device(META)
 
 
 def stream(of: Any) -> Any:

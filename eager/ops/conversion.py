@@ -286,3 +286,10 @@ def record_stream(self: Tensor, stream: Any) -> None:
 @public(namespace=False)
 def is_pinned(self: Tensor) -> bool:
     return pinned.is_pinned(self._array)
+
+
+def _is_meta(self: Tensor) -> bool:
+    return self.device.type == "meta"
+
+
+setattr(Tensor, "is_meta", property(_is_meta))  # noqa: B010

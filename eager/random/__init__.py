@@ -101,7 +101,7 @@ def generator_of(place: Any) -> Generator:
     """The default generator of a device. Each has a seed and counts draws of its own; of the same
     two, all draw the same numbers."""
     there = as_device(place)
-    name = there.type if there.type == "cpu" else f"{there.type}:{places.index_of(there)}"
+    name = f"cuda:{places.index_of(there)}" if there.type == "cuda" else there.type
     found = default_generators.get(name)
     if found is None:
         found = default_generators[name] = Generator(name).manual_seed(default_generator.seed_value)

@@ -7,6 +7,7 @@ from typing import Final
 
 import codegen
 from eager.base.config import config
+from eager.device.meta import META
 
 HOST: Final = "cpp"  # what the host's part of a graph is compiled by
 
@@ -23,6 +24,8 @@ def choose_backend(devices: Sequence[str], asked: str | None) -> str:
     """The backend asked for (in the call, else in the settings), else by the devices. Raises
     ValueError for one that has none there."""
     backend = known_backend(asked or config.backend)
+    if META in devices:
+        return "eager"  # without values there is nothing to compile
     if not devices or backend in ("", "triton", "eager"):
         return backend or ("triton" if devices else "cpp")
     there = " and ".join(devices)
