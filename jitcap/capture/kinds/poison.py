@@ -26,7 +26,10 @@ class Poison:
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse
     __repr__ = __str__ = __format__ = __int__ = __float__ = __complex__ = __index__ = _refuse
     __add__ = __radd__ = __mul__ = __rmul__ = __mod__ = __rmod__ = __sub__ = __rsub__ = _refuse
-    __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __neg__ = __abs__ = __round__ = _refuse
+    __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __floordiv__ = __rfloordiv__ = _refuse
+    __divmod__ = __rdivmod__ = __pow__ = __rpow__ = __and__ = __rand__ = __or__ = __ror__ = _refuse
+    __xor__ = __rxor__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __neg__ = _refuse
+    __pos__ = __invert__ = __abs__ = __round__ = __trunc__ = __floor__ = __ceil__ = _refuse
     __array__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
 
 

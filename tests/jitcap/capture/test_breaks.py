@@ -5,6 +5,7 @@ import datetime
 import random
 import re
 import time
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import jitcap
 from jitcap import disable, graph_break, jit
 from jitcap.base.breaks import KINDS, Break
 from jitcap.capture.capture import capture
+from jitcap.capture.kinds.poison import Poison
 
 PROGRAMS = {}
 ARRAY = np.arange(3, dtype=np.float32)
@@ -63,6 +65,11 @@ def deep(n):
 @program("opaque object")
 def reads_an_array(x, array=ARRAY):
     return x * float(array[1])
+
+
+@program("opaque object")
+def turns_a_decimal(x, price=Decimal("1.5")):
+    return x * len([+price])
 
 
 @program("data dependent")
@@ -169,6 +176,13 @@ def test_the_record(name):
     assert "^" in text
     assert record.why in text
     assert record.hint in text
+
+
+def test_no_operator_gets_at_what_is_opaque():
+    """Python's numbers have these methods; a stand-in that lacks one answers in C's words."""
+    methods = {name for name in vars(int) if name.startswith("__")}
+    names = methods - vars(object).keys() - {"__getnewargs__"}
+    assert sorted(n for n in names if n not in vars(Poison)) == []
 
 
 def test_a_coroutine_is_left_alone(recwarn):
