@@ -419,7 +419,7 @@ class RegionNode(_Compiled):
     def free(self, parts: frozenset[int]) -> None:
         """Forget parts of the history; all, when no output has the whole of its own any more."""
         self.freed |= parts
-        if all(not self.freed.isdisjoint(s.parts) for s in self.region.joint.segments):
+        if all(not self.freed.isdisjoint(s.whole) for s in self.region.joint.segments):
             self.kept, self.leaves = _NOTHING, ()
 
 
@@ -455,6 +455,8 @@ class StageNode(_Compiled):
         if not self.watched:
             return [*(None for _ in before), grads[0], *(None for _ in leaves)]
         region.check(segment.parts)
+        if region.kept is _NOTHING:
+            raise RuntimeError(FREED)
         why = "a gradient asked for at an output that others are computed from"
         given = region.again([(self.slot, grads[0])], segment.before, why, wanted)
         first = len(region.leaves)

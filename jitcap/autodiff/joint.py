@@ -44,10 +44,11 @@ Saved = autograd.Saved
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
     """The history of a slot. `parts` (numbers of pieces of the tape; slots that share a piece are
-    freed together) go back to the slots `before` it and no further, `whole` to the leaves, past the
-    slots `behind` it; `rank` counts the slots that were made earlier. `kept` are the values
-    (positions: inputs first, then operations) whose memory eager would have saved for the whole.
-    `raises` is what eager says where a gradient goes through it all (an op has no derivative)."""
+    freed together; a node that keeps nothing is in none) go back to the slots `before` it and no
+    further, `whole` to the leaves, past the slots `behind` it; `rank` counts the slots that were
+    made earlier. `kept` are the values (positions: inputs first, then operations) whose memory
+    eager would have saved for the whole. `raises` is what eager says where a gradient goes through
+    it all (an op has no derivative)."""
 
     parts: frozenset[int]
     whole: frozenset[int]
@@ -210,7 +211,7 @@ def segments_of(slots: Sequence[Tensor], place: Mapping[Node, int]) -> tuple[Seg
         for node in seen:
             owners.setdefault(node, []).append(i)
     number = {key: k for k, key in enumerate(dict.fromkeys(map(tuple, owners.values())))}
-    parts = [frozenset(number[tuple(owners[n])] for n in seen) for seen in nodes]
+    parts = [frozenset(number[tuple(owners[n])] for n in seen if _is_freed(n)) for seen in nodes]
     order = sorted(range(len(slots)), key=lambda i: slots[i]._node.sequence)
     whole: dict[int, frozenset[int]] = {}
     behind: dict[int, set[int]] = {}
@@ -296,6 +297,13 @@ def _saved(node: autograd.Node) -> Iterator[Saved]:
         for saved in value if isinstance(value, tuple) else (value,):
             if isinstance(saved, Saved):
                 yield saved
+
+
+def _is_freed(node: autograd.Node) -> bool:
+    """True if eager takes a gradient through it only once: it keeps tensors for that."""
+    if isinstance(node, OpNode | autograd.FunctionNode):
+        return next(_saved(node), None) is not None
+    return type(node).release is not autograd.Node.release
 
 
 def _saved_values(slots: Sequence[Tensor]) -> Iterator[Node]:
