@@ -17,6 +17,7 @@ import numpy as np
 from codegen.ir.schema import Fused, Plan
 from codegen.ir.sizes import Size, is_static, round_up, same
 
+_NO_ROOM: Final = np.iinfo(np.int64).max
 ALIGN: Final = 64  # bytes: a cache line, and a vector of AVX-512
 
 
@@ -85,7 +86,7 @@ def assign_offsets(lives: dict[str, tuple[int, int, int]]) -> tuple[dict[str, in
     for i, (name, (first, last, size)) in enumerate(by_size):
         starts, ends, firsts, lasts = placed[:, :i]
         alive = (lasts >= first) & (firsts <= last)
-        at = _gap(starts[alive], ends[alive], size)
+        at = _gap(starts.compress(alive), ends.compress(alive), size)
         offsets[name] = at
         k = starts.searchsorted(at)
         placed[:, k + 1 : i + 1] = placed[:, k:i].copy()
@@ -103,7 +104,10 @@ def _gap(starts: Any, ends: Any, size: int) -> int:
     if not len(starts):
         return 0
     ends = np.maximum.accumulate(ends)
-    free = np.concatenate([[0], ends[:-1]])
-    room = starts - free
-    fits = np.flatnonzero(room >= size)
-    return int(free[fits[room[fits].argmin()]] if len(fits) else ends[-1])
+    room = starts  # before each block: the arrays are the caller's copies
+    room[1:] -= ends[:-1]
+    room[room < size] = _NO_ROOM
+    i = int(room.argmin())
+    if room[i] == _NO_ROOM:
+        return int(ends[-1])
+    return int(ends[i - 1]) if i else 0
