@@ -101,7 +101,7 @@ class _Columns:
         if len(keys) == 1:
             read = self.read(keys[0], bases)
         elif len(groups) == 1:
-            given = groups[0][0], self.constants([key for _, key in keys])
+            given = self.term(groups[0][0]), self.constants([key for _, key in keys])
             read = ("call", self.names.bind(items_of), *given)
         elif len(groups) < len(keys):
             read = ("mapped", ("item", "v", "i"), bases, self.constants([key for _, key in keys]))
@@ -321,7 +321,7 @@ def _written(row: Row) -> tuple[str, Term, Term] | None:
 def _ranges(at: Sequence[int], *, free: bool) -> list[range]:
     """Places in a list, as ranges. `free`: in increasing order, which may change."""
     if free:
-        for count in range(1, min(CYCLE, len(at) // SHORT) + 1):
+        for count in range(1, min(CYCLE, len(at) // SHORT, len(at) - 1) + 1):
             step = at[count] - at[0]
             if step > 0 and all(b - a == step for a, b in zip(at, at[count:], strict=False)):
                 cycle = [range(i, at[-1] + 1, step) for i in at[:count]]

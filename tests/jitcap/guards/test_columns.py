@@ -13,8 +13,11 @@ from jitcap.guards import columns
 from jitcap.store import versions
 from tests.behaviour import test_changes_between_calls as changes
 from tests.jitcap.capture.harness import MISS, version_of
+from tests.never_wrong.harness import CASES, check
+from tests.never_wrong.language import training_steps
 
 LAYERS = 12
+TRAINING = [name for name in CASES if hasattr(training_steps, name)]
 
 
 def network(count):
@@ -133,6 +136,27 @@ def test_numbers_of_many_objects():
         parts.append(Part(1))
 
 
+def test_many_reads_of_one_element_of_a_list():
+    class Part:
+        def __init__(self, i):
+            self.gain, self.table = float(i), {k: float(k * i) for k in range(40)}
+
+    parts = [Part(i) for i in range(40)]
+
+    def step(x):
+        for part in parts:
+            x = x * part.gain + len(part.table)
+        for k in range(40):
+            x = x + parts[7].table[k]
+        return x
+
+    x = eager.full((2,), 0.5, dtype=eager.float64)
+    compiled = jit(step)
+    for _ in range(2):
+        np.testing.assert_allclose(compiled(x).numpy(), step(x).numpy())
+        parts[7].table[33] = 0.25
+
+
 @pytest.fixture
 def everywhere(monkeypatch, tmp_path):
     """Two reads alike are a list, and versions are kept; the list of those that were found."""
@@ -155,6 +179,12 @@ def test_programs_with_lists_for_everything(run, everywhere, monkeypatch):
         with config(debug=2):
             assert [changes.plain(v) for v in run(changes.compiled)] == expected
     assert not [text for text in said if "Unreadable" in text], "what was written is read"
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_training_with_lists_for_everything(name, everywhere, tmp_path):
+    wrong = check(name, tmp_path)
+    assert not wrong, wrong
 
 
 def test_a_deep_model_is_found_again(everywhere, monkeypatch):
