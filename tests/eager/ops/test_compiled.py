@@ -1,5 +1,7 @@
 """The registry's samples once more, through `jit`: values and gradients of compiled code against eager."""
 
+import itertools
+
 import numpy as np
 import op_harness as harness
 import pytest
@@ -46,9 +48,9 @@ def _chosen(p):
     turn. In scripts/nightly both in the first dtype, and the other one in all others."""
     samples = sorted(harness.samples(p)[:2], key=lambda s: s.grad)
     turn = 1 + FUNCTIONS.index(p) % 3
+    others = DTYPES[1:] if share.ALL else DTYPES[turn : turn + 1]
     pairs = [(DTYPES[0], sample) for sample in (samples if share.ALL else samples[-1:])]
-    pairs += [(dtype, samples[0]) for dtype in (DTYPES[1:] if share.ALL else DTYPES[turn : turn + 1])]
-    for dtype, sample in pairs:
+    for dtype, sample in pairs + [*itertools.product(others, samples[:1])]:
         yield dtype, sample, dtype is DTYPES[0] and sample.grad and p.name not in NO_DERIVATIVE
 
 
