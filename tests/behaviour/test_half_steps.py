@@ -260,3 +260,25 @@ def test_a_training_step_keeps_its_updates_in_place():
             compiled(*bad)
     for p, old in zip(parameters, before, strict=True):
         assert np.array_equal(p.detach().numpy(), old)
+
+
+@pytest.mark.parametrize("backend", EACH)
+def test_gradients_whose_norm_must_be_finite(backend):
+    """`error_if_nonfinite` is a check of the one graph: the step before the error is not made."""
+
+    def make():
+        p = eager.nn.Parameter(eager.ones(3))
+        optimizer = eager.optim.SGD([p], lr=0.1, momentum=0.9)
+
+        def step(x):
+            optimizer.zero_grad()
+            (p * x).sum().backward()
+            norm = eager.nn.utils.clip_grad_norm_([p], 1.0, error_if_nonfinite=True)
+            optimizer.step()
+            return norm
+
+        return step, [p]
+
+    x = eager.tensor([1.0, 2.0, 2.0])
+    compiled = alike(make, [(x,), (x * 2,), (x / 0,), (x,)], backend=backend)
+    assert compiled.stats.splits == 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eager.autograd import no_grad
 from eager.base.compat_warnings import warn
 from eager.core import sharded
+from eager.core.dispatch import must_hold
 from eager.core.tensor import Tensor
 from eager.ops.move import stack
 
@@ -54,14 +54,16 @@ def norm_of(tensors: Sequence[Tensor], norm_type: float) -> Tensor:
 
 
 def _require_finite(total: Tensor, norm_type: float) -> None:
-    if not math.isfinite(total.item()):
-        raise RuntimeError(
-            f"The total norm of order {norm_type} for gradients from `parameters` is "
-            "non-finite, so it "
-            "cannot be clipped. To disable this error and scale the gradients by the "
-            "non-finite norm "
-            "anyway, set `error_if_nonfinite=False`"
-        )
+    what = (
+        f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it "
+        "cannot be clipped. To disable this error and scale the gradients by the non-finite norm "
+        "anyway, set `error_if_nonfinite=False`"
+    )
+    finite = total.detach().isfinite()
+    if total.device.type == "cpu":
+        must_hold(finite, what)  # a compiled step checks it before it writes
+    elif not finite.item():
+        raise RuntimeError(what)
 
 
 def clip_grad_norm_(
