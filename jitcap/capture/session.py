@@ -32,7 +32,6 @@ from jitcap.capture.builtins import polyfills
 from jitcap.capture.builtins import table as _table  # noqa: F401 - fills HANDLERS
 from jitcap.capture.control import branch as branches
 from jitcap.capture.control.concrete_loops import turn
-from jitcap.capture.control.for_loops import roll
 from jitcap.capture.control.log import Log
 from jitcap.capture.control.may_alias import MayAlias
 from jitcap.capture.control.minmax import extreme
@@ -60,6 +59,7 @@ from jitcap.capture.kinds.iterators import (
 )
 from jitcap.capture.kinds.tensors import replaced_member
 from jitcap.capture.memo.calls import Calls
+from jitcap.capture.memo.rounds import Rounds, roll
 from jitcap.capture.memo.templates import Templates
 from jitcap.capture.module_paths import Paths
 from jitcap.capture.opcodes.table import OPCODES
@@ -110,8 +110,7 @@ class Session(base.Session):
         self, name: str, unsafe: frozenset[str] = frozenset(), assumed: Assumed = NOTHING
     ) -> None:
         super().__init__()
-        self.unsafe = unsafe
-        self.modes = Modes.now()
+        self.unsafe, self.modes = unsafe, Modes.now()
         self.entry = Place()  # where the function that is captured begins
         self.tracer = CaptureTracer(self, name)
         self.guards = Guards()
@@ -123,9 +122,9 @@ class Session(base.Session):
         self.shown_at: tuple[Any, str] = None, ""  # what was last shown of a line
         self.replaced: str | None = None  # a member of the library's tensors that is, once asked
         self.search: Search | None = None  # for all refusals, not for a graph
-        self.log = Log()
-        self.ties = MayAlias(self)
+        self.log, self.ties = Log(), MayAlias(self)
         self.templates, self.layers, self.paths = Templates(self), Calls(self), Paths()
+        self.rounds = Rounds(self)
         self.host_calls: list[host.HostCall] = []
         self.drawn: dict[Node, Drawn] = {}  # graph input -> the number that the host draws for it
 
@@ -251,8 +250,9 @@ class Session(base.Session):
     def call(self, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         """Raises Break when the call cannot be captured, else what it raises."""
         kind = kind_of(fn)
-        self.log.calling(fn, args, kwargs)
         handler = None if kind.python or type(fn).__hash__ is None else HANDLERS.get(fn)
+        if handler is not None or type(fn) is not MethodType:  # of which the function is called
+            self.log.calling(fn, args, kwargs)
         if handler is not None:
             return handler(self, *args, **kwargs)
         return kind.call(self, fn, args, kwargs)

@@ -121,7 +121,7 @@ class TensorShadow(Shadow):
     def _extra_now(self) -> dict[str, Any]:
         """The attributes of the user's that the program set."""
         held = self.twin.__dict__
-        own = held.keys() - TENSOR_FIELDS
+        own = held and held.keys() - TENSOR_FIELDS
         return {k: v for k, v in held.items() if k in own and self.extra.get(k, MISSING) is not v}
 
     def _changed_hooks(self) -> dict[str, set[Any]]:
@@ -139,8 +139,8 @@ class TensorShadow(Shadow):
 
         if twin._node is not None:
             raise Break("effect", f"{self.origin.show()} gets a history by an in-place operation")
-        removed = any(len(now) < len(getattr(self.real, name)) for name, now in self.hooks.items())
-        if removed or self._changed_hooks():
+        removed = [len(now) < len(getattr(self.real, name)) for name, now in self.hooks.items()]
+        if any(removed) or self._changed_hooks():
             raise Break("effect", f"a hook of {self.origin.show()} is registered or removed")
         if self.memory.handle is not self.node:
             make.writes.append((self, self.memory.handle))

@@ -30,6 +30,7 @@ from jitcap.graph.graph import CHECK, Node
 
 _PLAIN: Final = (type(None), bool, int, float, complex, str)
 _WITH_ZEROS: Final = (float, complex)  # of two signs, which are equal
+_NATIVE: Final = frozenset({*_PLAIN, Tensor, SymNumber})
 _OTHERWISE: Final = frozenset({"random", "index", "dynamic", "extern"})  # more than a node is made
 _GROWS: Final = frozenset({"nodes", "checks", "conditions", "_values"})  # of the tracer
 Code = tuple[str, Any]  # "own": a node of the template; "given": an operand; "fixed": what it is
@@ -46,7 +47,7 @@ class Templates:
 
     def call(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """`fn(*args)`. What the program's own tensors do is read from bytecode."""
-        kinds = [type(x) for x in args if type(x) is not Tensor]
+        kinds = {*map(type, args)} - _NATIVE
         if any(issubclass(kind, Tensor) and not is_native_class(kind) for kind in kinds):
             return self.session.interpret(fn, args, {})
         form = form_of(self.session, args)
@@ -75,24 +76,26 @@ def form_of(s: Any, args: tuple[Any, ...]) -> Any:
     if inside or s.sizes.symbols or s.unsafe or s.search is not None or mode.enabled or mode.behind:
         return None
     seen: list[int] = []
-    parts = [_form(x, seen) for x in args]
-    if None in parts:
-        return None
+    parts: list[Any] = []
+    for x in args:
+        kind = type(x)
+        if kind is SymNumber:
+            parts.append(id(x))
+        elif kind in _PLAIN:
+            parts.append((kind, repr(x) if kind in _WITH_ZEROS else x))
+        elif (part := _form(x, kind, seen)) is not None:
+            parts.append(part)
+        else:
+            return None
     known: dict[int, int] = {}
     apart = len({*seen}) == len(seen)  # in most calls no two are the same
     same = () if apart else tuple([known.setdefault(x, len(known)) for x in seen])
     return get_default_dtype(), mode.autocast, mode.rows, same, *parts
 
 
-def _form(x: Any, seen: list[int]) -> Any:
-    """Key of an operand; None where it has none. The ids of its parts are added to `seen`."""
-    kind = type(x)
-    if kind is SymNumber:
-        return id(x)
-    if not issubclass(kind, Tensor):
-        plain = kind, repr(x) if kind in _WITH_ZEROS else x
-        return plain if kind in _PLAIN else None
-    array = x._array
+def _form(x: Any, kind: type, seen: list[int]) -> Any:
+    """Key of a tensor; None where it has none. The ids of its parts are added to `seen`."""
+    array = x._array if issubclass(kind, Tensor) else None
     if type(array) is not Traced or x._view is not None:
         return None
     memory = array.storage

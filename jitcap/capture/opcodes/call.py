@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from types import BuiltinFunctionType, CellType
+from types import CellType
 from typing import Any, Final
 
 from jitcap.capture.bytecode import VERSION, Instruction
@@ -18,8 +18,8 @@ def call(vm: Interpreter, frame: Frame, ins: Instruction) -> Done | None:
     return _call(vm, frame, values, ins.kwnames)
 
 
-# Of what is told which frame calls it; by identity, since a metaclass may compare its classes.
-_OF_FRAMES: Final = frozenset(map(id, (type, BuiltinFunctionType)))
+# What is told which frame calls it; by identity, since a metaclass may compare its classes.
+OF_FRAMES: Final = frozenset(map(id, (super, locals, vars, eval, exec, globals, max, min)))
 
 
 @opcode("CALL_KW", since=(3, 13))
@@ -44,7 +44,7 @@ def _call(
     fn, bound = _callable(frame)
     kwargs = dict(zip(kwnames, values[split:], strict=True)) if kwnames else {}
     args = (*bound, *values[:split])
-    if id(type(fn)) in _OF_FRAMES:
+    if id(fn) in OF_FRAMES:
         if fn is super and not (args or kwargs):
             args = _super_arguments(vm, frame)
         elif (fn is builtins.locals or fn is builtins.vars) and not (args or kwargs):
