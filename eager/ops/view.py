@@ -528,8 +528,8 @@ def slice_dim(
 
 
 @public(samples=lambda: [s.call(s.values((5, 3)), 0, 1, 3), s.call(s.values((5, 3)), -1, -2, 1)])
-def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """`length` elements from `start` along `dim`."""
+def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """`length` elements from `start` (an int, or a tensor of one) along `dim`."""
     if not input.ndim:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     d = norm_dim(dim, input.ndim, "narrow")

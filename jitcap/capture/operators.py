@@ -60,6 +60,8 @@ def binary(s: Session, op: str, a: Any, b: Any) -> Any:
                 return _of_instances(s, plain, a, b)
             found = _of_values(s, name, a, b, inplace=inplace)
             return _native_binary(s, plain, a, b) if found is MISSING else found
+    elif isinstance(b, np.ndarray | np.generic):
+        pass  # NumPy is asked first, also where a list is added to
     elif inplace and isinstance(a, list | collections.deque) and op == "+=":
         b = s.list_of(b)
         if type(a) in (list, collections.deque):  # it only stores: nothing is looked at

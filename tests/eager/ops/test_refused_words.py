@@ -34,6 +34,7 @@ REFUSED = {
     "broadcast_tensors": (TypeError, lambda: eager.broadcast_tensors(ROW, 1)),
     "cartesian_prod": (TypeError, lambda: eager.cartesian_prod(ROW, [1])),
     "meshgrid": (TypeError, lambda: eager.meshgrid(ROW, 1, indexing="ij")),
+    "narrow": (RuntimeError, lambda: eager.narrow(ROW, 0, eager.tensor([0]), 1)),
     "bitwise_not": (NotImplementedError, lambda: eager.bitwise_not(ROW)),
 }
 

@@ -1,5 +1,6 @@
 """Errors that Python raises itself, StopIteration, and exceptions of the caller's handlers."""
 
+import collections
 import contextlib
 import functools
 import operator
@@ -369,3 +370,30 @@ def items_by_key_alone_are_no_items():
         return x, said
 
     return over(step, values)
+
+
+@case("exceptions")
+def numpy_is_asked_before_a_list_takes_items():
+    record = [("a", int), ("b", float)]
+    makes = {
+        "array": lambda n: np.array([n, 2]),
+        "number": lambda n: np.float64(n),
+        "record": lambda n: np.zeros(1, record)[0],
+        "text": lambda n: np.str_("ab"),
+        "list": lambda n: [n],
+    }
+
+    def step(x, n):
+        found = []
+        for name, make in makes.items():
+            for kind in (list, collections.deque):
+                items = kind([1, 2])
+                kept = items
+                try:
+                    items += make(n)
+                except TypeError as error:
+                    found.append((name, type(error).__name__))
+                found.append((items, kept, items is kept))
+        return x, found
+
+    return over(step, [1, 2, 3])
