@@ -31,7 +31,9 @@ _LOOKS: Final = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe"}
 def immediate_postdominator(code: CodeType, index: int, loop: While | None = None) -> int:
     """The first instruction behind `index` that lies on every way from there to a return, or in one
     round of a loop to where that ends (EXIT)."""
-    return EXIT if loop and index not in loop.body else _meetings(code, loop)[index]
+    if loop and index not in loop.body:
+        return EXIT
+    return _meetings(code, loop).get(index, EXIT)  # each way ends in a `raise`
 
 
 def behind(code: CodeType, index: int) -> Iterator[int]:
