@@ -134,7 +134,7 @@ def tracing(session: S) -> Iterator[S]:
         current_tracer.reset(token)
         teller.reset(tells)
         session.outside.forget()
-        session.rounds.forget()
+        session.vm.world = session
         kept = session.hashed, session.inputs, session.owners, session.cells, session.layers.found
         for table in kept:
             table.clear()

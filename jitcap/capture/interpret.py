@@ -84,6 +84,7 @@ class World(Protocol):
     def caught(self, error: BaseException) -> None: ...
     def type_flags(self, value: Any) -> int: ...
     def made_inside(self, value: Any) -> Any: ...
+    def generating(self) -> None: ...
 
 
 class Frame:
@@ -91,7 +92,7 @@ class Frame:
 
     __slots__ = (
         "asked", "bytecode", "count", "fast", "function", "globals", "handled", "library", "limit",
-        "namespace", "pc", "stack",
+        "namespace", "pc", "rounds", "stack",
     )  # fmt: skip
 
     def __init__(self, code: CodeType, globals: dict[str, Any], function: Any = None) -> None:
@@ -100,6 +101,7 @@ class Frame:
         self.globals = globals
         self.function = function
         self.library: bool | None = None  # whether a library's function runs, once asked
+        self.rounds: dict[int, Any] = {}  # what is known of its loops, by their heads: see `memo`
         self.namespace: dict[str, Any] | None = None  # of a class body
         self.asked: dict[str, Any] | None = None  # what `locals()` gave
         self.stack: list[Any] = []
@@ -335,6 +337,7 @@ class Generator:
         self.started = False
         self.running = False
         vm.generators.add(self)
+        vm.world.generating()
         frame.push(None)  # what the first resumption "receives"; the body pops it
 
     def __iter__(self) -> Iterator[Any]:

@@ -66,9 +66,12 @@ class Noting(Region):
 class Recording:
     """The world of one round; see `interpret.World`."""
 
-    def __init__(self, session: Any, loop: Any, item: Any, keep: Callable[[Any], None]) -> None:
+    def __init__(
+        self, session: Any, loop: Any, frame: Frame, keep: Callable[[Any, Frame], None]
+    ) -> None:
         """`keep` gets the round when it is over."""
         self.session, self.loop, self.keep = session, loop, keep
+        self.frame: Frame | None = frame  # until then
         vm = self.session.vm
         self.depth = len(vm.frames)  # of the frames inside
         self.inside: tuple[Frame, ...] = ()  # by the last question
@@ -76,11 +79,11 @@ class Recording:
         self.events: list[Event | None] = []
         self.values: list[Any] = []  # that are given or answered
         self.numbers: dict[int, int] = {}  # of these, by id
-        self.starts = [loop.frame.fast.get(name, NULL) for name in loop.stored]
-        given = (item, *(loop.frame.fast.get(name, NULL) for name in loop.carried))
+        self.starts = [frame.fast.get(name, NULL) for name in loop.stored]
+        given = (frame.stack[-1], *(frame.fast.get(name, NULL) for name in loop.carried))
         self.given = [self._known(x) for x in given]
         self.ends: list[Ref] = []
-        self.count, self.generators = loop.frame.count, len(vm.generators)
+        self.count = frame.count
         self.region = Noting(self.session)
         self.region.open()
 
@@ -88,22 +91,19 @@ class Recording:
 
     def roll(self, frame: Frame, end: int) -> Any:
         """The head of a loop: the round is over, or it has a loop, and is none to repeat."""
-        if frame is self.loop.frame and frame.pc == self.loop.head and not self.is_over:
+        if frame is self.frame and frame.pc == self.loop.head:
             fast = frame.fast
             self.ends = [self._ref(fast.get(name, NULL)) for name in self.loop.stored]
             self.count = frame.count - self.count
-            died = len(self.session.vm.generators) <= self.generators
-            self._stop()
-            if died:
-                self.keep(self)
+            self._end()
+            self.keep(self, frame)
         self._stop()
         return self.session.roll(frame, end)
 
     def __getattr__(self, name: str) -> Any:
         answer = getattr(self.session, name)
         if name not in _PASSING:
-            answer = self._asking(name, answer) if name in ASKED else self._stopping(answer)
-        self.__dict__[name] = answer
+            return self._asking(name, answer) if name in ASKED else self._stopping(answer)
         return answer
 
     def _stopping(self, answer: Callable[..., Any]) -> Callable[..., Any]:
@@ -156,17 +156,23 @@ class Recording:
         frames = self.session.vm.frames
         if self.is_over:
             return False
-        inside = len(frames) >= self.depth and frames[self.depth - 1] is self.loop.frame
+        inside = len(frames) >= self.depth and frames[self.depth - 1] is self.frame
         if not inside or len(self.events) >= LONGEST:
             self._stop()
         return not self.is_over
 
-    def _stop(self) -> None:
-        if self.is_over:
-            return
-        self.is_over = True
+    def _end(self) -> None:
+        self.is_over, self.frame = True, None
         self.session.vm.world = self.session
         self.session.log.open.remove(self.region)  # one inside of it may be open
+
+    def _stop(self) -> None:
+        """Let go of all: this is no round to repeat."""
+        if not self.is_over:
+            self._end()
+            self.inside = ()
+            for each in (self.events, self.values, self.starts, self.given, self.ends):
+                each.clear()
 
     # ---- values
 

@@ -65,11 +65,11 @@ _JOINED: Final = frozenset({zip, enumerate})
 
 @dataclass(slots=True, eq=False)
 class Loop:
-    """A loop that is gone through, `head` being the index behind its first instruction. `stored`:
-    locals that a round may set; `carried`: those among them that are read before, or behind it."""
+    """A loop that a frame goes through, `head` being the index behind its first instruction.
+    `stored`: locals that a round may set; `carried`: those among them that are read before, or
+    behind it. It ends with the frame, and holds none: locals are to die on time."""
 
     iterator: Any
-    frame: Frame
     head: int
     stored: tuple[str, ...]
     carried: tuple[str, ...]
@@ -80,37 +80,36 @@ class Loop:
 
 
 class Rounds:
-    """Those of one capture, by the iterator."""
+    """Those of one capture."""
 
     def __init__(self, session: Any) -> None:
         self.session = session
-        self.loops: dict[int, Loop] = {}
 
     def begin(self, frame: Frame, end: int) -> bool:
         """True if the frame, which is at the head of a loop, has its next item, or stands behind
         the loop. All rounds that are like those before are over then."""
-        loop = self.loops.get(id(frame.stack[-1]))
-        if loop is None or loop.frame is not frame or loop.head != frame.pc:
+        loop = frame.rounds.get(frame.pc)
+        if loop is None or loop.iterator is not frame.stack[-1]:
             loop = self._met(frame, end)
         if loop is None or not loop.left or not self._is_apart(frame):
             return False
         if loop.program is not None:
-            return loop.program.run(self, loop, end)
-        if not self._take(loop, end):
+            ran: bool = loop.program.run(self, frame, end)
+            return ran
+        if not self._take(frame, end):
             return True
         loop.left -= 1
-        recording = Recording(self.session, loop, frame.stack[-1], self.keep)
-        self.session.vm.world = recording
+        self.session.vm.world = Recording(self.session, loop, frame, self.keep)
         return True
 
     def _met(self, frame: Frame, end: int) -> Loop | None:
         """A loop that begins; None for one whose rounds are not recorded."""
         iterator = frame.stack[-1]
-        locals_ = _locals(frame.code, frame.pc, end) if _may_wait(iterator) else None
+        may_wait = not self.session.vm.generators and _may_wait(iterator)
+        locals_ = _locals(frame.code, frame.pc, end) if may_wait else None
         if locals_ is None:
             return None
-        loop = Loop(iterator, frame, frame.pc, *locals_)
-        self.loops[id(iterator)] = loop
+        loop = frame.rounds[frame.pc] = Loop(iterator, frame.pc, *locals_)
         return loop
 
     def _is_apart(self, frame: Frame) -> bool:
@@ -122,33 +121,34 @@ class Rounds:
         known = vm.world is s and vm.frames[-1] is frame and frame.limit is None
         return known and vm.step_over is None and not s.outside.assumed.apart
 
-    def _take(self, loop: Loop, end: int) -> bool:
+    def _take(self, frame: Frame, end: int) -> bool:
         """Put the next item on the stack, or leave the loop: False."""
-        frame = loop.frame
         try:
-            frame.stack.append(self.session.next(loop.iterator))
+            frame.stack.append(self.session.next(frame.stack[-1]))
         except StopIteration:
+            frame.rounds.pop(frame.pc, None)
             frame.stack.pop()
             frame.pc = end
-            del self.loops[id(loop.iterator)]
             return False
         return True
 
-    def keep(self, made: Recording) -> None:
+    def keep(self, made: Recording, frame: Frame) -> None:
         """A round was recorded."""
         loop, before = made.loop, made.loop.recorded
         loop.recorded = made
         if before is not None and made.is_like(before):
-            program = Program(before, made)
+            program = Program(before, made, frame)
             if program.is_whole:
                 loop.program = program
         if not loop.left or loop.program is not None:
             loop.recorded = None
 
-    def forget(self) -> None:
-        """Let go of the program's objects."""
-        self.session.vm.world = self.session
-        self.loops.clear()
+    def end(self) -> None:
+        """No more rounds of the loops that are gone through are recorded, or repeated. When a
+        generator begins nothing here may hold it: its end runs code, and is to come on time."""
+        for frame in self.session.vm.frames:
+            for loop in frame.rounds.values():
+                loop.left, loop.recorded, loop.program = 0, None, None
 
 
 def roll(s: Any, frame: Frame, end: int) -> Any:
@@ -179,8 +179,9 @@ def _may_wait(iterator: Any) -> bool:
 class Program:
     """Questions of a round, and what the answers must be."""
 
-    def __init__(self, before: Recording, made: Recording) -> None:
-        self.loop, self.session, self.depth = made.loop, made.session, made.depth
+    def __init__(self, before: Recording, made: Recording, frame: Frame) -> None:
+        self.session, self.depth = made.session, made.depth
+        self.head, self.carried = made.loop.head, made.loop.carried
         self.count = made.count
         self.events = [event for event in made.events if event is not None]
         pairs = zip(before.values, made.values, strict=True)
@@ -197,7 +198,7 @@ class Program:
             for i, event in enumerate(self.events)
             if event.answer is not None and not (stable and self._stays(event, noted))
         ]
-        self.ends = self._ends(before, made)
+        self.ends = self._ends(before, made, frame)
         self.names = [(event.name, event.answer is None) for event in self.events]
         self.is_whole = all(  # the functions that run are the same ones
             event.answer is not None or self._is_fixed(event.refs[0]) for event in self.events
@@ -289,11 +290,11 @@ class Program:
             return FIXED, ref[1], None, ()
         return MADE, ref[1], self.types[ref[1]], tuple(map(self._wanted, ref[2]))
 
-    def _ends(self, before: Recording, made: Recording) -> list[tuple[str, int]]:
+    def _ends(self, before: Recording, made: Recording, frame: Frame) -> list[tuple[str, int]]:
         """Locals that a round sets, and where their values are then."""
         found = []
-        for i, name in enumerate(self.loop.stored):
-            x = self.loop.frame.fast.get(name, NULL)
+        for i, name in enumerate(made.loop.stored):
+            x = frame.fast.get(name, NULL)
             stays = made.ends[i][0] == FIXED and made.starts[i] is x is before.starts[i]
             if not stays:
                 found.append((name, self._place(made.ends[i], x)))
@@ -301,19 +302,21 @@ class Program:
 
     # ---- running it
 
-    def run(self, rounds: Rounds, loop: Loop, end: int) -> bool:
+    def run(self, rounds: Rounds, frame: Frame, end: int) -> bool:
         """Go through the rounds that follow, as long as they are alike; see `Rounds.begin`."""
-        frame, head = loop.frame, loop.head
-        while rounds._take(loop, end):
+        loop = frame.rounds[self.head]
+        while loop.program is self:
+            if not rounds._take(frame, end):
+                return True
             every = self.values.copy()
-            now = (frame.stack[-1], *[frame.fast.get(name, NULL) for name in loop.carried])
+            now = (frame.stack[-1], *[frame.fast.get(name, NULL) for name in self.carried])
             if not all(_fits(want, x, every) for want, x in zip(self.given, now, strict=True)):
-                self._differs()
+                _differs(loop)
                 return True
             answers, differs = self._ask(frame, every)
-            frame.pc = head
+            frame.pc = self.head
             if differs:
-                self._differs()
+                _differs(loop)
                 if answers:
                     self.session.vm.world = Repeating(self.session, self.names, answers)
                 return True
@@ -322,12 +325,7 @@ class Program:
             for name, place in self.ends:
                 self._set(frame, name, every[place])
             loop.credit = min(loop.credit + 1, CREDIT)
-        return True
-
-    def _differs(self) -> None:
-        self.loop.credit -= 1
-        if not self.loop.credit:
-            self.loop.left = 0
+        return False
 
     def _set(self, frame: Frame, name: str, value: Any) -> None:
         last = frame.fast.get(name, NULL)
@@ -364,6 +362,12 @@ class Program:
         finally:
             del frames[self.depth :]
         return answers, False
+
+
+def _differs(loop: Loop) -> None:
+    loop.credit -= 1
+    if not loop.credit:
+        loop.left = 0
 
 
 def _asking_again(s: Any, fn: Any, args: Any, kwargs: Any) -> Callable[..., Any]:
@@ -423,10 +427,7 @@ class Repeating:
 
     def __getattr__(self, name: str) -> Any:
         answer = getattr(self.session, name)
-        if name in ASKED:
-            answer = self._told(name, answer)
-        self.__dict__[name] = answer
-        return answer
+        return self._told(name, answer) if name in ASKED else answer
 
     def _told(self, name: str, answer: Callable[..., Any]) -> Callable[..., Any]:
         def ask(*operands: Any) -> Any:

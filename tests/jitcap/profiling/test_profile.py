@@ -429,7 +429,7 @@ def test_memory_over_time_and_who_holds_it(tmp_path):
     assert memory.samples[-1][1]["arrays"] == 4 * 10_000
     assert max(sums["temporaries"] for _, sums in memory.samples) >= 4 * 64 * 16
     assert memory.plan and all(t.offset >= 0 and t.nbytes for t in memory.plan)
-    assert "parameter Model.0.weight" in memory.table()
+    assert "parameter Model.0.weight" in memory.table(None)  # models of other tests may be larger
     assert len(memory.table(limit=2).splitlines()) == 5
     p.chrome_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]

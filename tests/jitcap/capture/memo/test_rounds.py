@@ -128,3 +128,59 @@ def test_a_local_that_few_rounds_set():
 
     weights = [Weight(float(i), i == 5) for i in range(9)]
     assert [x.item() for x in jit(step)(weights)] == [5.0, 5.0]
+
+
+def drops_generators(x):
+    """Generators that end where the last name of them goes, in a loop, or of what loops looked at."""
+    log = []
+
+    def gen(n):
+        try:
+            yield n
+        finally:
+            log.append(("end", n))
+
+    def first(v):
+        g = gen(v)
+        return next(g)
+
+    def part(values):
+        mine = []
+        for v in values:
+            log.append(v)
+            if v > 3:
+                break
+        mine.append(gen(20))
+        next(mine[0])
+        log.append("leaves")
+
+    for i in range(1, 7):
+        g = gen(i)
+        log.append(next(g))
+    del g
+    gens = [gen(i) for i in range(10, 16)]
+    for g in gens:
+        next(g)
+    del g
+    for i in (0, 1, 2, 3, 4, 5):
+        gens.pop()
+        log.append(i)
+    part([0, 1, 2, 3, 4, 5, 6, 7])
+    log.append("left")
+    for v in (1, 2, 3, 4, 5):
+        log.append(first(v))
+        log.append("next")
+    held = []
+    for v in (1, 2, 3, 4, 5, 6):
+        held.append(v)
+    held.append(gen(30))
+    next(held[-1])
+    del held
+    log.append("dropped")
+    return x * 2, log
+
+
+def test_no_generator_lives_longer_for_a_round_that_is_recorded():
+    step, x = jit(drops_generators, backend="eager"), eager.ones(2)
+    assert step(x)[1] == drops_generators(x)[1]
+    assert step.stats.splits == 0
