@@ -84,7 +84,6 @@ class World(Protocol):
     def caught(self, error: BaseException) -> None: ...
     def type_flags(self, value: Any) -> int: ...
     def made_inside(self, value: Any) -> Any: ...
-    def generating(self) -> None: ...
 
 
 class Frame:
@@ -203,6 +202,7 @@ class Interpreter:
         self.over = False  # whether nothing is executed any more
         self.dropped: Break | None = None  # what went wrong when a generator was dropped
         self.generators: weakref.WeakSet[Generator] = weakref.WeakSet()
+        self.generating: Callable[[], object] = bool  # called when one is made
         self.step_over: StepOver | None = None  # of a search for all refusals
         self.passthrough: tuple[type[BaseException], ...] = (Break,)
         # What the program may handle. An interrupt of a capture is none of it.
@@ -337,7 +337,7 @@ class Generator:
         self.started = False
         self.running = False
         vm.generators.add(self)
-        vm.world.generating()
+        vm.generating()
         frame.push(None)  # what the first resumption "receives"; the body pops it
 
     def __iter__(self) -> Iterator[Any]:

@@ -357,10 +357,6 @@ class Session(base.Session):
     def dropping(self, value: Any) -> None:
         self.outside.dropping(value)
 
-    def generating(self) -> None:
-        """A generator begins, whose end runs code: see `Rounds.end`."""
-        self.rounds.end()
-
     def changing(self, fn: Any) -> None:
         """A function that is not complete yet gets its defaults or its closure."""
         if id(fn) not in self.made:

@@ -97,7 +97,7 @@ class Recording:
             self.count = frame.count - self.count
             self._end()
             self.keep(self, frame)
-        self._stop()
+        self.stop()
         return self.session.roll(frame, end)
 
     def __getattr__(self, name: str) -> Any:
@@ -108,7 +108,7 @@ class Recording:
 
     def _stopping(self, answer: Callable[..., Any]) -> Callable[..., Any]:
         def run(*operands: Any) -> Any:
-            self._stop()
+            self.stop()
             return answer(*operands)
 
         return run
@@ -132,7 +132,7 @@ class Recording:
             try:
                 found = answer(*operands)
             except BaseException:
-                self._stop()
+                self.stop()
                 raise
             if not self.is_over:
                 self._note(at, name, operands, refs, inside, places, found)
@@ -145,7 +145,7 @@ class Recording:
     ) -> None:
         ran = len(self.events) > at + 1
         if ran and not (name == "call" and _is_inlined(operands[0])):
-            self._stop()
+            self.stop()
             return
         if name.startswith(("set", "del")) and not isinstance(operands[0], Tensor):
             self.writes = True
@@ -158,7 +158,7 @@ class Recording:
             return False
         inside = len(frames) >= self.depth and frames[self.depth - 1] is self.frame
         if not inside or len(self.events) >= LONGEST:
-            self._stop()
+            self.stop()
         return not self.is_over
 
     def _end(self) -> None:
@@ -166,7 +166,7 @@ class Recording:
         self.session.vm.world = self.session
         self.session.log.open.remove(self.region)  # one inside of it may be open
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         """Let go of all: this is no round to repeat."""
         if not self.is_over:
             self._end()

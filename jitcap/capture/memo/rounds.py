@@ -84,6 +84,7 @@ class Rounds:
 
     def __init__(self, session: Any) -> None:
         self.session = session
+        session.vm.generating = self.end
 
     def begin(self, frame: Frame, end: int) -> bool:
         """True if the frame, which is at the head of a loop, has its next item, or stands behind
@@ -146,6 +147,9 @@ class Rounds:
     def end(self) -> None:
         """No more rounds of the loops that are gone through are recorded, or repeated. When a
         generator begins nothing here may hold it: its end runs code, and is to come on time."""
+        world = self.session.vm.world
+        if type(world) is Recording:
+            world.stop()
         for frame in self.session.vm.frames:
             for loop in frame.rounds.values():
                 loop.left, loop.recorded, loop.program = 0, None, None
