@@ -47,7 +47,7 @@ from codegen.targets.cpp.cut_loops import cut_loops
 from codegen.targets.cpp.narrow_indices import narrow_indices
 from codegen.targets.cpp.runtime import cpu
 from eager.base import lazy_imports
-from eager.base.recursion import room
+from eager.base.process.recursion import room
 
 __all__ = [
     "Artifact", "Backend", "Call", "Check", "CheckFailed", "Kernel", "Program", "Stage", "Target",

@@ -33,7 +33,7 @@ from codegen.targets.python.expr import OneLine
 from codegen.targets.python.kernel import body, buffers
 from codegen.targets.python.program import HEADER
 from eager.base.fold_text import Fixed, fold_text
-from eager.base.recursion import room
+from eager.base.process.recursion import room
 
 WIDE: Final = 8  # results in one line
 _WORD: Final = re.compile(r"(?<![.\w])[A-Za-z_]\w*")

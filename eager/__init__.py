@@ -5,7 +5,7 @@ registry, one tape."""
 
 from __future__ import annotations
 
-from eager.base.uncollected import Uncollected as _Uncollected
+from eager.base.process.uncollected import Uncollected as _Uncollected
 
 _uncollected = _Uncollected()
 
@@ -56,7 +56,6 @@ from eager.base import lazy_imports as _lazy_imports
 from eager.base.compat_warnings import STRIDED as _STRIDED
 from eager.base.compat_warnings import warn_once as _warn_once
 from eager.base.compilation import compile as compile
-from eager.base.denormals import set_flush_denormal as set_flush_denormal
 from eager.base.dtype import DType as DType
 from eager.base.dtype import bfloat16 as bfloat16
 from eager.base.dtype import bool_ as bool_
@@ -75,6 +74,9 @@ from eager.base.dtype import int64 as int64
 from eager.base.dtype import promote_types as promote_types
 from eager.base.dtype import set_default_dtype as set_default_dtype
 from eager.base.dtype import uint8 as uint8
+from eager.base.process.denormals import set_flush_denormal as set_flush_denormal
+from eager.base.process.threads import get_num_threads as get_num_threads
+from eager.base.process.threads import set_num_threads as set_num_threads
 from eager.base.stub_modules import export as export
 from eager.base.stub_modules import futures as futures
 from eager.base.stub_modules import fx as fx
@@ -84,8 +86,6 @@ from eager.base.stub_modules import mtia as mtia
 from eager.base.stub_modules import onnx as onnx
 from eager.base.stub_modules import quantization as quantization
 from eager.base.stub_modules import xpu as xpu
-from eager.base.threads import get_num_threads as get_num_threads
-from eager.base.threads import set_num_threads as set_num_threads
 from eager.construct import buffers as buffers
 from eager.construct import interop as interop
 from eager.construct import shared_memory as shared_memory

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from eager.base import launchers
+from eager.base.process import launchers
 from eager.base.run_script import run_module, run_script
 from eager.programs import missing, names, stand_in
 

@@ -11,8 +11,8 @@ from multiprocessing import *  # noqa: F403 - every name of Python's module
 from multiprocessing import get_context
 from typing import Any, Final
 
-from eager.base import launchers
 from eager.base.compat_warnings import warn_once
+from eager.base.process import launchers
 
 _STRATEGIES: Final = ("file_descriptor", "file_system")
 _chosen = [_STRATEGIES[0]]

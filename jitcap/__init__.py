@@ -1,7 +1,7 @@
 """The compiler's public face: a function -> the same function, compiled. See `jitcap.api`."""
 # ruff: noqa: E402 - nothing is collected while the rest is imported
 
-from eager.base.uncollected import Uncollected as _Uncollected
+from eager.base.process.uncollected import Uncollected as _Uncollected
 
 _uncollected = _Uncollected()
 

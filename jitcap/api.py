@@ -20,7 +20,7 @@ from typing import Any, Final
 from codegen import CheckFailed
 from codegen.targets.cpp.runtime import arena
 from eager import compiler
-from eager.base.memory import POOL
+from eager.base.process.memory import POOL
 from eager.base.tracebacks import trim
 from eager.core.dispatch import current_tracer
 from eager.core.tape import mode
@@ -29,12 +29,12 @@ from jitcap.base.call_policy import name_of
 from jitcap.base.diagnostics import Stats, announce, forget_announcements
 from jitcap.base.later import BACKGROUND
 from jitcap.base.stack import passed_over
-from jitcap.capture.dynamism import Varying
-from jitcap.capture.version import MISS, STANCE, Options
 from jitcap.compile.backends import known_backend, takes_symbols
 from jitcap.entry import Entries
 from jitcap.explain import Explanation, explanation_of
 from jitcap.pipeline import compile_call, everything
+from jitcap.versions.dynamism import Varying
+from jitcap.versions.version import MISS, STANCE, Options
 
 _OF_PYTORCH: Final = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 STANCES: Final = ("default", "eager", "fail_on_split", "fail_on_recompile")

@@ -22,13 +22,13 @@ from eager.base.dtype import times_set
 from jitcap.base import later
 from jitcap.base.diagnostics import Trail, announce
 from jitcap.base.modes import Modes
-from jitcap.capture.dynamism import Varying
-from jitcap.capture.plain import Whole
 from jitcap.capture.result import Captured, misfit
 from jitcap.capture.sizes import is_size
-from jitcap.capture.version import Compiled, Options
 from jitcap.pipeline import Made, capture_call, finish, make, prepare
 from jitcap.store.versions import Keys
+from jitcap.versions.dynamism import Varying
+from jitcap.versions.plain import Whole
+from jitcap.versions.version import Compiled, Options
 
 
 @dataclass(slots=True, eq=False)

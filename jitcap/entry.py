@@ -21,7 +21,7 @@ from typing import Any, Final
 from codegen import CheckFailed
 from codegen.runtime import progress
 from eager.base.config import config
-from eager.base.locks import rlock
+from eager.base.process.locks import rlock
 from jitcap.background import Job, Jobs
 from jitcap.base.breaks import Break, Place, Record
 from jitcap.base.call_policy import function_of, name_of
@@ -31,11 +31,8 @@ from jitcap.base.module_path import readable
 from jitcap.base.stack import beneath, passed_over
 from jitcap.capture.builtins.clocks import CLOCK
 from jitcap.capture.capture import beginning
-from jitcap.capture.dynamism import Varying
 from jitcap.capture.kinds.modules import builtins_are_replaced
-from jitcap.capture.plain import Plain
 from jitcap.capture.result import Captured, Version, misfit, mismatches, why_not
-from jitcap.capture.version import MISS, STANCE, Call, Compiled, Options, Room
 from jitcap.graph_breaks.split import FAILURES, Splitter, splittable
 from jitcap.pipeline import (
     blamed_call,
@@ -46,6 +43,9 @@ from jitcap.pipeline import (
     region_of,
 )
 from jitcap.store import versions
+from jitcap.versions.dynamism import Varying
+from jitcap.versions.plain import Plain
+from jitcap.versions.version import MISS, STANCE, Call, Compiled, Options, Room
 
 _REPLACED: Final = Record("builtins", "a builtin is replaced while the function is called")
 _REPLACED_TEXT: Final = str(_REPLACED)

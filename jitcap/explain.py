@@ -26,7 +26,7 @@ from jitcap.base.diagnostics import (
 from jitcap.base.module_path import readable
 from jitcap.base.times import shown
 from jitcap.capture.capture import is_of_the_text
-from jitcap.capture.version import Compiled
+from jitcap.versions.version import Compiled
 
 LONGEST: Final = 12  # stages in the `repr`
 MOST: Final = 100  # lines of guards in the print

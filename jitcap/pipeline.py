@@ -46,10 +46,8 @@ from jitcap.base.origin import APART
 from jitcap.base.short_names import short_names
 from jitcap.capture import bytecode
 from jitcap.capture.capture import capture, search
-from jitcap.capture.plain import Plain, Whole
 from jitcap.capture.result import Captured, link, require_fit
 from jitcap.capture.sizes import DATA, is_size
-from jitcap.capture.version import MISS, Call, Compiled, Options, Suspects
 from jitcap.compile.anticipate import anticipated
 from jitcap.compile.backends import choose_backend
 from jitcap.compile.compile_graph import begin_code, compile_graph
@@ -61,6 +59,8 @@ from jitcap.graph.cut_by_device import places_of
 from jitcap.graph.graph import Graph
 from jitcap.graph.listing import listing
 from jitcap.store import versions
+from jitcap.versions.plain import Plain, Whole
+from jitcap.versions.version import MISS, Call, Compiled, Options, Suspects
 
 SUSPECT: Final = "__jitcap_suspect__"  # attribute of an exception of the compiler
 T = TypeVar("T")

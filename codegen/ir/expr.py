@@ -38,7 +38,7 @@ from codegen.ir.sizes import Size, at_least, below, same
 from eager.base import dtype as dt
 from eager.base.dataclass import dataclass
 from eager.base.dtype import DType
-from eager.base.locks import rlock
+from eager.base.process.locks import rlock
 from eager.base.scalar import VOCABULARY
 from eager.sizes.symint import SymInt
 

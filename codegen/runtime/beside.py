@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-from eager.base.locks import lock
+from eager.base.process.locks import lock
 
 MOMENT: Final = 0.3  # seconds that the end of a process waits for the end of a stage
 T = TypeVar("T")

@@ -30,7 +30,7 @@ from codegen.runtime import scratch
 from codegen.runtime.scratch import STALE_SECONDS
 from eager.base.compat_warnings import tell
 from eager.base.dataclass import dataclass
-from eager.base.locks import lock
+from eager.base.process.locks import lock
 
 FORMAT: Final = 1  # of an entry: a reader of another one takes it for none
 LIMIT_BYTES: Final = 2 << 30  # 100,000 shared objects of 20 KiB, which is the median of the tests'

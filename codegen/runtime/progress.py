@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from codegen.runtime import beside
-from eager.base.locks import lock
+from eager.base.process.locks import lock
 
 PATIENCE: Final = 2.0  # seconds
 EACH: Final = 0.2

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from eager.base.dataclass import dataclass
-from eager.base.locks import rlock
+from eager.base.process.locks import rlock
 
 now: Final = time.perf_counter_ns  # CLOCK_MONOTONIC, which compiled code asks, too
 # The package that has something to say -> its modules with `install(recorder)` and `remove()`.

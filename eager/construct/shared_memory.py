@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eager.base.nameless_file import nameless_file
+from eager.base.process.nameless_file import nameless_file
 from eager.construct.interop import _rebuild, numpy
 from eager.core.registry import public
 from eager.core.storage import owner_of

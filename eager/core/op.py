@@ -31,7 +31,7 @@ import numpy as np
 
 from eager.base.dataclass import dataclass
 from eager.base.dtype import DType
-from eager.base.locks import cached_property
+from eager.base.process.locks import cached_property
 from eager.sizes.aval import Aval, array_aval, scalar_aval
 
 Attrs = Mapping[str, Any]

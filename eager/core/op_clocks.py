@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from eager.base.compat_warnings import user_place, user_places
-from eager.base.memory import owner_of
+from eager.base.process.memory import owner_of
 from eager.base.recorder import Recorder, UserLine, Work, now, recorder
 from eager.core import dispatch, on_device
 from eager.device.array import DeviceArray

@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from eager.base.compat_warnings import user_line
-from eager.base.locks import lock, rlock
+from eager.base.process.locks import lock, rlock
 from eager.device import libcuda
 from eager.device.counters import Counters
 from eager.device.libcuda import Attribute, CaptureMode, FunctionAttribute

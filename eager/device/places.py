@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from eager.base.config import config
-from eager.base.locks import lock
+from eager.base.process.locks import lock
 from eager.device import CPU, cuda, default, device
 from eager.device.meta import META, MetaDevice
 from eager.device.pool import Pool

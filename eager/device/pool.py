@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from eager.base.byte_text import byte_text
-from eager.base.locks import rlock
+from eager.base.process.locks import rlock
 from eager.device.device_asserts import Checks
 from eager.device.protocol import Device, Grid, OutOfMemoryError, Region
 

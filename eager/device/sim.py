@@ -21,7 +21,7 @@ import numpy as np
 
 from eager.base.compat_warnings import user_line
 from eager.base.dataclass import dataclass
-from eager.base.locks import rlock
+from eager.base.process.locks import rlock
 from eager.base.recorder import Span, UserLine, Work, recorder
 from eager.device.cost_model import H200, H200_PROPERTIES, Model
 from eager.device.counters import Counters

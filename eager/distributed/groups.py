@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.base import launchers
 from eager.base.compat_warnings import warn_once
 from eager.base.dataclass import dataclass
+from eager.base.process import launchers
 from eager.distributed import mpi, nccl
 from eager.distributed.engine import (
     DistBackendError,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from eager.base import dtype as dt
-from eager.base import memory
 from eager.base.compat_warnings import options, warn
 from eager.base.dtype import DType
+from eager.base.process import memory
 from eager.core.batched import Batched
 from eager.core.dispatch import apply
 from eager.core.op import REGISTRY, Attrs

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Final
 
 from eager.autograd import copies
 from eager.base.dtype import DType
-from eager.base.recursion import room
+from eager.base.process.recursion import room
 from eager.core.storage import TypedStorage, UntypedStorage
 from eager.core.tensor import Tensor
 from eager.device import Size, device

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from eager import cuda, version
-from eager.base import threads
+from eager.base.process import threads
 
 __all__ = ["SystemEnv", "get_env_info", "get_pretty_env_info", "main"]
 PACKAGES: Final = (

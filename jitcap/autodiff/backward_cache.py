@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from eager.base.dataclass import dataclass
-from eager.base.locks import lock
+from eager.base.process.locks import lock
 from eager.sizes.polynomial import add, of_atom
 from eager.sizes.substitute import symbols_in
 from jitcap.base.diagnostics import announce, note_fault

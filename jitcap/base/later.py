@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from codegen.runtime import beside
 from eager.base.config import held, snapshot
-from eager.base.locks import lock
+from eager.base.process.locks import lock
 from jitcap.base.diagnostics import announce, put_off
 
 BACKGROUND: Final = "background"  # the mode of `jit`

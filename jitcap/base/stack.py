@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FrameType, FunctionType
 from typing import Any, Final, TypeVar
 
-from eager.base.recursion import add_frames
+from eager.base.process.recursion import add_frames
 
 SLACK: Final = 50  # so few are not worth a limit that the program can see
 MOST: Final = 1000  # calls in each other: each takes a part of the stack of C

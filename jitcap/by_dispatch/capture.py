@@ -25,7 +25,7 @@ from jitcap.by_dispatch.session import DispatchSession, Refused
 from jitcap.capture import bytecode
 from jitcap.capture.attempts import Attempts
 from jitcap.capture.capture import beginning, finish, tracing
-from jitcap.capture.effects import counters
+from jitcap.capture.epilogue.effects import counters
 from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR
 from jitcap.capture.kinds.base import words

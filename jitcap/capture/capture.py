@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from eager.base.compat_warnings import teller
-from eager.base.recursion import room
+from eager.base.process.recursion import room
 from eager.core.dispatch import current_tracer
 from eager.core.traced import UnknownValue
 from jitcap.autodiff.joint import Joint, derive, runs_python
@@ -39,7 +39,7 @@ from jitcap.base.walks import reach
 from jitcap.capture.attempts import Attempts
 from jitcap.capture.bytecode import UnsupportedPython, decode
 from jitcap.capture.control.cfg import live_in, reads_frame
-from jitcap.capture.effects import Epilogue, counters, epilogue, guard_aliases
+from jitcap.capture.epilogue.effects import Epilogue, counters, epilogue, guard_aliases
 from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.host import require_unseen, tell
 from jitcap.capture.kinds.base import words

@@ -77,7 +77,7 @@ class Effect:
 
 
 class Emitter(Protocol):
-    """Renders values as terms that make them again: see `jitcap.capture.epilogue_values`."""
+    """Renders values as terms that make them again: see `jitcap.capture.epilogue.values`."""
 
     session: Any
     names: Unnamed

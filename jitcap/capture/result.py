@@ -25,7 +25,7 @@ from jitcap.base.origin import APART, Computed, Drawn, Origin
 from jitcap.base.terms import Row, Term, attribute, source, text
 from jitcap.base.walks import reach
 from jitcap.capture.builtins.host_rng import run_once, states
-from jitcap.capture.effects import Epilogue
+from jitcap.capture.epilogue.effects import Epilogue
 from jitcap.capture.kinds.modules import BUILTINS
 from jitcap.compile.lower import Strides
 from jitcap.graph.graph import CHECK, Graph, data_sizes

@@ -25,7 +25,6 @@ from typing import Any, Final
 from eager.base.config import config
 from eager.base.run_script import run_script
 from jitcap import api, reproduce
-from jitcap.capture.version import Suspects
 from jitcap.compile.executable import Run
 from jitcap.compile.suspect import Suspect, SuspectCall
 from jitcap.graph.graph import ITEM, Node
@@ -34,6 +33,7 @@ from jitcap.pipeline import SUSPECT
 from jitcap.reproduce.fault import NAN, raised
 from jitcap.store import versions
 from jitcap.verify.nans import copy_of, first_made, is_endless
+from jitcap.versions.version import Suspects
 
 SECONDS: Final = 120  # for the reduction, by default
 LIMIT: Final = 60.0  # seconds that one compiled call may take, by default

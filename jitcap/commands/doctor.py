@@ -26,9 +26,9 @@ import jitcap
 from codegen.runtime import cache
 from codegen.targets.cpp.runtime import build
 from eager import cuda
-from eager.base import threads
 from eager.base.byte_text import byte_text
 from eager.base.config import config, unknown_variables
+from eager.base.process import threads
 from jitcap.capture import bytecode
 
 # What a line says: it is well, it works and could be better, or what needs it does not work.

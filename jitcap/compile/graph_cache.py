@@ -34,9 +34,9 @@ from codegen.runtime.callback import ARRAY, NUMBER, Callback
 from codegen.targets import cpp
 from codegen.targets.cpp.runtime import build, cpu
 from eager.base import dtype as dt
-from eager.base import threads
 from eager.base.dataclass import dataclass
-from eager.base.locks import cached_property
+from eager.base.process import threads
+from eager.base.process.locks import cached_property
 from eager.core import attributes
 from eager.core.attributes import Unasked
 from eager.core.op import REGISTRY, Op

@@ -31,11 +31,9 @@ from jitcap.base.origin import (
 )
 from jitcap.base.terms import python, text
 from jitcap.base.walks import reach
-from jitcap.capture.dynamism import Varying
 from jitcap.capture.epilogue_writes import VERSION
 from jitcap.capture.result import Captured, Input, link
 from jitcap.capture.sizes import DATA
-from jitcap.capture.version import MISS, Options
 from jitcap.exporting.exported import Exported
 from jitcap.exporting.program import (
     ARGUMENT,
@@ -53,6 +51,8 @@ from jitcap.exporting.program import (
 from jitcap.graph.graph import CHECK
 from jitcap.guards.guard import Same
 from jitcap.pipeline import front
+from jitcap.versions.dynamism import Varying
+from jitcap.versions.version import MISS, Options
 
 
 def export(

@@ -22,7 +22,7 @@ from eager.amp import GradScaler, autocast
 from eager.autograd import no_grad
 from eager.base.config import config
 from eager.base.dataclass import dataclass
-from eager.base.locks import rlock
+from eager.base.process.locks import rlock
 from eager.compiler import NO_CAPTURE
 from eager.control_flow import cond as control_flow
 from eager.control_flow import while_loop as repeat
@@ -35,16 +35,16 @@ from jitcap.capture import sizes
 from jitcap.capture.builtins import polyfills
 from jitcap.capture.bytecode import decode
 from jitcap.capture.capture import beginning
-from jitcap.capture.dynamism import Varying
 from jitcap.capture.frames import real_frame
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Frame, Interpreter
 from jitcap.capture.opcodes.table import OPCODES
-from jitcap.capture.plain import Plain
 from jitcap.capture.result import Captured, require_fit, why_not
-from jitcap.capture.version import Options, Room
 from jitcap.compile.anticipate import anticipated
 from jitcap.graph_breaks.concrete import ConcreteWorld
 from jitcap.graph_breaks.segment import RETURNED, STOPPED, capture_segment, live, point_of
+from jitcap.versions.dynamism import Varying
+from jitcap.versions.plain import Plain
+from jitcap.versions.version import Options, Room
 
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 VERSIONS: Final = 8  # of one segment that are kept

@@ -20,7 +20,7 @@ import numpy as np
 
 from eager.base.byte_text import byte_text
 from eager.base.dataclass import dataclass
-from eager.base.memory import POOL, owner_of
+from eager.base.process.memory import POOL, owner_of
 from eager.base.recorder import Held, Temporary, Work
 from eager.core.tensor import Tensor
 from eager.nn import Module

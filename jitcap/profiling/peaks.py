@@ -18,10 +18,10 @@ from typing import Any, Final
 import eager
 from codegen.runtime import cache
 from codegen.targets.cpp.runtime import build
-from eager.base import threads
 from eager.base.config import config
 from eager.base.dataclass import dataclass
-from eager.base.locks import rlock
+from eager.base.process import threads
+from eager.base.process.locks import rlock
 from eager.base.recorder import Options, Work, recorder
 from jitcap.api import jit, stance
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from eager.base.locks import cached_property
+from eager.base.process.locks import cached_property
 from eager.base.recorder import Options, Span, now, recorder
 from jitcap.profiling import page, table, trace
 from jitcap.profiling.memory import Memory, memory_of, named_now

@@ -20,11 +20,11 @@ from jitcap.api import Jitted
 from jitcap.base.diagnostics import Trail
 from jitcap.base.stack import passed_over
 from jitcap.capture.result import Version, misfit
-from jitcap.capture.version import STANCE
 from jitcap.entry import Entries, capture_again
 from jitcap.graph import graph
 from jitcap.guards.guard import failing
 from jitcap.guards.tensor_guard import TensorLike
+from jitcap.versions.version import STANCE
 
 OP_BY_OP: Final = Work("graphs that run op by op: what is no op", "launch")
 _plain: Final = Jitted.__call__, Trail.stage

@@ -24,10 +24,10 @@ import numpy as np
 from codegen.runtime import cache
 from codegen.targets.cpp.runtime import build
 from eager.base import dtype as dt
-from eager.base import threads
 from eager.base.config import config
 from eager.base.dtype import _default as default_dtype
-from eager.base.locks import cached_property
+from eager.base.process import threads
+from eager.base.process.locks import cached_property
 from eager.core.tape import Autocast
 from eager.core.tensor import Tensor
 from eager.device import device
@@ -41,7 +41,6 @@ from jitcap.base.terms import defined_by, names_in
 from jitcap.capture.kinds.modules import builtins_are_replaced
 from jitcap.capture.result import Captured, entry_source, linked
 from jitcap.capture.sizes import is_name
-from jitcap.capture.version import MISS, Call, Compiled, Options
 from jitcap.compile import graph_cache as graphs
 from jitcap.compile.compile_graph import compile_graph
 from jitcap.compile.compile_graph import recall as recall_executable
@@ -53,6 +52,7 @@ from jitcap.store.codec import Reader, Writer, has_copies
 from jitcap.store.entry_ir import ATOMS, BUILTINS, Source, find, variable
 from jitcap.store.fingerprint import Unkept, fingerprint
 from jitcap.store.row_order import in_order, needed
+from jitcap.versions.version import MISS, Call, Compiled, Options
 
 SLOTS: Final = 8  # versions for calls that look alike: of several models with one step, say
 UNREADABLE: Final = (Unreadable, Unkept, SyntaxError, ArithmeticError, *cache.DAMAGED)

@@ -18,7 +18,7 @@ from dataclasses import field
 from typing import Any, Final
 
 from eager.base.dataclass import dataclass
-from eager.base.locks import lock
+from eager.base.process.locks import lock
 from eager.core.tensor import Tensor
 from jitcap.capture.tracebacks import report_above, warn_above
 

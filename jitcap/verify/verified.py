@@ -34,9 +34,7 @@ from jitcap.autodiff.joint import Joint, runs_python
 from jitcap.base.call_policy import is_library_space
 from jitcap.base.module_path import readable
 from jitcap.base.origin import Drawn, Item, Origin
-from jitcap.capture.plain import Plain
 from jitcap.capture.result import Captured, link
-from jitcap.capture.version import MISS, STANCE, Suspects
 from jitcap.compile.suspect import Suspect, SuspectCall
 from jitcap.graph.graph import CHECK, Graph, Node
 from jitcap.passes.dead import dead_code
@@ -47,6 +45,8 @@ from jitcap.verify.copies import Copies, owner_of
 from jitcap.verify.host import Heard, expected, listening, streams_of, told
 from jitcap.verify.snapshot import all_again, all_contents, contents
 from jitcap.verify.tolerance import Samples, disturbed, far, judge
+from jitcap.versions.plain import Plain
+from jitcap.versions.version import MISS, STANCE, Suspects
 
 VALUE: Final = "the returned value"
 CALL: Final = "the call"

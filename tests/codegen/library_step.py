@@ -14,8 +14,8 @@ from codegen.runtime.artifact import Array, Host, Signature, Spec
 from codegen.targets.cpp import library as routines
 from codegen.targets.cpp.runtime import cpu
 from codegen.targets.cpp.table import MEMORY
-from eager.base import threads
 from eager.base.dtype import from_numpy
+from eager.base.process import threads
 from eager.core.op import REGISTRY
 from eager.sizes.aval import Aval, scalar_aval
 

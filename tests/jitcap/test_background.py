@@ -21,7 +21,7 @@ from eager import nn
 from jitcap import JitcapWarning, background, config, explain, jit, stance
 from jitcap.base import later
 from jitcap.base.breaks import Break
-from jitcap.capture.version import STANCE
+from jitcap.versions.version import STANCE
 
 
 class Gate:

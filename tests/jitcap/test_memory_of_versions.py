@@ -11,7 +11,7 @@ import pytest
 import eager
 import jitcap
 from codegen.targets.cpp.runtime import cpu
-from eager.base.memory import POOL
+from eager.base.process.memory import POOL
 from jitcap import jit
 
 

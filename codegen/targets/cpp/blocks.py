@@ -22,7 +22,7 @@ from codegen.targets.cpp.control import Table
 from codegen.targets.cpp.step import Writer
 from codegen.targets.cpp.table import size_text
 from eager.base import dtype as dt
-from eager.base import threads
+from eager.base.process import threads
 
 # Bits of infinity.
 INFINITY: Final = {

@@ -22,7 +22,7 @@ from codegen.ir.sizes import Size, at_least, covering, is_contiguous, round_up
 from codegen.schedule.plan import ALIGN
 from codegen.targets.cpp.step import Writer
 from codegen.targets.cpp.table import size_text
-from eager.base import threads
+from eager.base.process import threads
 
 ARGUMENTS = "void **b, const double *s, void *arena, char *work, void **top"
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 from codegen.ir.sizes import Size, blocks, hint, is_static, numel, round_up, same, same_all
 from codegen.targets.cpp.step import Writer, array, three
 from codegen.targets.cpp.table import size_text
-from eager.base import threads
 from eager.base.dataclass import dataclass
+from eager.base.process import threads
 
 BAND_BYTES: Final = 1 << 18  # a band of source stays in the second-level cache
 PARTIAL_BYTES: Final = 1280 << 10  # partial weight gradients: more cost more than they gain

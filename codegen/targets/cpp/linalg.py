@@ -9,7 +9,7 @@ from codegen.schedule.plan import ALIGN
 from codegen.targets.cpp.runtime import support
 from codegen.targets.cpp.step import Writer
 from eager.base import dtype as dt
-from eager.base import threads
+from eager.base.process import threads
 
 
 def possible(step: Library) -> bool:

@@ -15,7 +15,7 @@ from codegen.runtime.pending import Pending
 from codegen.targets.cpp.clocks import Clocks
 from codegen.targets.cpp.program import ENTRY, Batched, Source, emit, scratch
 from codegen.targets.cpp.runtime import cpu
-from eager.base.recursion import room
+from eager.base.process.recursion import room
 
 
 def anticipate() -> None:

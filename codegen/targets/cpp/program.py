@@ -25,9 +25,9 @@ from codegen.targets.cpp.clocks import Clocks
 from codegen.targets.cpp.epilogue import emit_epilogue, weight
 from codegen.targets.cpp.kernel import KernelText, emit_kernel
 from codegen.targets.cpp.table import size_text
-from eager.base import threads
 from eager.base.dataclass import dataclass
 from eager.base.fold_text import fold_text
+from eager.base.process import threads
 from eager.sizes.aval import Aval
 
 ENTRY = "jitcap_entry"

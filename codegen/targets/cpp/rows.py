@@ -11,8 +11,8 @@ from codegen.runtime.artifact import SIZE
 from codegen.targets.cpp.step import Writer, array, three
 from codegen.targets.cpp.table import BOOL_MONOIDS, MEMORY, MONOIDS, REGISTER, any_text, size_text
 from eager.base import dtype as dt
-from eager.base import threads
 from eager.base.dtype import DType
+from eager.base.process import threads
 from eager.sizes.aval import broadcast_shapes, contiguous_strides
 
 # ---------------------------------------------------------------------------------- pools

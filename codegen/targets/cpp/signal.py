@@ -14,7 +14,7 @@ from codegen.targets.cpp.rows import around
 from codegen.targets.cpp.step import Writer
 from codegen.targets.cpp.table import MEMORY, REGISTER, size_text
 from eager.base import dtype as dt
-from eager.base import threads
+from eager.base.process import threads
 from eager.sizes.aval import Aval, contiguous_strides
 
 LANES: Final = 4  # lines that are transformed at a time: 256 bits of doubles

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from eager.base.nameless_file import nameless_file
+from eager.base.process.nameless_file import nameless_file
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import numpy as np
 
 from eager.base.dataclass import dataclass
-from eager.base.threads import compute_alone
+from eager.base.process.threads import compute_alone
 from eager.random import default_generators
 from eager.utils.data.channel import Channel, Failure
 from eager.utils.data.reading import Reading

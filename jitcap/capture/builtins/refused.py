@@ -16,10 +16,10 @@ import numpy as np
 
 from eager import cuda, get_float32_matmul_precision, set_float32_matmul_precision
 from eager import random as eager_random
-from eager.base import threads
-from eager.base.denormals import set_flush_denormal
 from eager.base.dtype import set_default_dtype
 from eager.base.host_only import host_only
+from eager.base.process import threads
+from eager.base.process.denormals import set_flush_denormal
 from eager.base.recorder import Recorder
 from eager.core.printing import set_printoptions
 from eager.profiler import profile

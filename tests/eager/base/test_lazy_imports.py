@@ -11,7 +11,7 @@ import pytest
 
 import eager
 from eager.base import lazy_imports
-from eager.base.uncollected import Uncollected
+from eager.base.process.uncollected import Uncollected
 
 PROGRAM = """
 import sys

@@ -68,7 +68,7 @@ def emitting(change):
 
 def lost_effect():
     """Capture forgets what the program sets under the name "n"."""
-    from jitcap.capture import effects
+    from jitcap.capture.epilogue import effects
 
     original = effects._render
 

@@ -7,9 +7,9 @@ import io
 from jitcap.base.breaks import Break
 from jitcap.base.diagnostics import Trail
 from jitcap.capture.capture import capture
-from jitcap.capture.version import MISS as MISS
-from jitcap.capture.version import Options
 from jitcap.pipeline import compile_captured
+from jitcap.versions.version import MISS as MISS
+from jitcap.versions.version import Options
 
 
 def plain(value):

@@ -18,10 +18,10 @@ from jitcap import config, disable, graph_break, jit, stance
 from jitcap.base.breaks import Break
 from jitcap.base.diagnostics import Trail
 from jitcap.capture.kinds.base import HANDLERS
-from jitcap.capture.version import Options
 from jitcap.graph_breaks.segment import capture_segment
 from jitcap.graph_breaks.split import Splitter
 from jitcap.pipeline import compile_captured
+from jitcap.versions.version import Options
 
 from . import programs_language as programs_language
 from . import programs_objects as programs_objects

@@ -16,10 +16,10 @@ import eager
 import jitcap.compile.device_parts  # noqa: F401 - ours, imported when the first version asks
 from codegen.runtime import cache
 from jitcap import config, jit
-from jitcap.capture.version import MISS, Options
 from jitcap.guards import class_guard
 from jitcap.store import versions
 from jitcap.store.fingerprint import fingerprint
+from jitcap.versions.version import MISS, Options
 
 pytestmark = pytest.mark.once
 

@@ -11,7 +11,7 @@ import pytest
 import codegen
 import eager
 import jitcap
-from eager.base import threads
+from eager.base.process import threads
 
 pytestmark = pytest.mark.once
 

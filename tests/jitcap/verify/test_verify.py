@@ -12,8 +12,9 @@ import eager
 from eager.core.op import REGISTRY
 from jitcap import VerifyError, jit
 from jitcap.base.terms import method
-from jitcap.capture import effects as effects_module
-from jitcap.capture import epilogue_values, result
+from jitcap.capture import result
+from jitcap.capture.epilogue import effects as effects_module
+from jitcap.capture.epilogue import values as epilogue_values
 from jitcap.compile import compile_graph, optimise
 from jitcap.graph.graph import Node, rewrite
 from jitcap.guards.guard import Equals, Guards

@@ -1,7 +1,7 @@
 """Under the compiled calls: the temporaries' memory. A size -> one warm block per thread.
 
 `arena()` is shared by all artifacts that run on the thread (none needs its contents between calls)
-and grown to the largest demand. What escapes a call lies in blocks of `eager.base.memory`.
+and grown to the largest demand. What escapes a call lies in blocks of `eager.base.process.memory`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ctypes
 import threading
 
 from codegen.schedule.plan import ALIGN
-from eager.base.memory import Block, size_class
+from eager.base.process.memory import Block, size_class
 
 
 class ArenaStruct(ctypes.Structure):

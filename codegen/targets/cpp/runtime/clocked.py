@@ -21,8 +21,8 @@ from codegen.targets.cpp.clocks import LAUNCH
 from codegen.targets.cpp.runtime import build
 from codegen.targets.cpp.runtime.arena import Arena
 from codegen.targets.cpp.runtime.cpu import RUNNERS, Clocked, PerThread, Runner
-from eager.base.locks import lock
-from eager.base.memory import owner_of
+from eager.base.process.locks import lock
+from eager.base.process.memory import owner_of
 from eager.base.recorder import Events, Recorder, Work, clock, now, recorder
 
 CAPACITY: Final = 1 << 14  # events of one call; those of more rounds of a loop are summed up

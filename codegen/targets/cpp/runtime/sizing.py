@@ -18,8 +18,8 @@ from codegen.ir.sizes import name_of, spelled
 from codegen.runtime.artifact import Array, Exchange, Host, Signature, Spec
 from codegen.runtime.callback import Callback
 from codegen.schedule.plan import assign_offsets
-from eager.base import memory
 from eager.base.dataclass import dataclass
+from eager.base.process import memory
 from eager.sizes.substitute import substitute
 
 RELEASE_GIL_BYTES: Final = 64 << 10  # smaller calls are over before another thread could profit

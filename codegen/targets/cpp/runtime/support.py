@@ -1,7 +1,7 @@
 """Around the compiled entries: threads, matrix products, cached compiles. Text -> shared object.
 
 Threads. Parallel loops run in a team of our own (jitcap_team.h) of as many members as
-`eager.base.threads` says. Not OpenMP:
+`eager.base.process.threads` says. Not OpenMP:
 libgomp's members either spin for milliseconds, which ruins every other process of a shared machine
 (0.3 ms -> 12 ms measured), or sleep, and waking them for every loop costs 13 to 25 us where ours
 costs 1; and a forked child hangs in libgomp.
@@ -30,10 +30,10 @@ from codegen.runtime import cache, scratch
 from codegen.runtime.pending import Pending
 from codegen.runtime.turns import Turn
 from codegen.targets.cpp.runtime import build
-from eager.base import threads
 from eager.base.compat_warnings import tell
 from eager.base.config import config, on_change
-from eager.base.locks import lock
+from eager.base.process import threads
+from eager.base.process.locks import lock
 
 PRODUCTS: Final = ("f32", "f64", "bf16", "f16")
 LAPACK: Final = ("sgesv", "dgesv", "sgetrf", "dgetrf", "spotrf", "dpotrf", "spotrs", "dpotrs")

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from codegen.runtime import cache
 from eager.base.dataclass import dataclass
-from eager.base.locks import lock, rlock
+from eager.base.process.locks import lock, rlock
 
 # triton.language is one global namespace: while the interpreter replaces its functions nothing may
 # compile.

@@ -33,7 +33,7 @@ from codegen.targets.triton.runtime.program import TritonProgram, said
 from codegen.targets.triton.runtime.resident_data import look
 from codegen.targets.triton.runtime.resident_run import Common, Inputs, Sized
 from eager.base.dataclass import dataclass
-from eager.base.locks import lock
+from eager.base.process.locks import lock
 from eager.device import device, places
 from eager.device.pool import Pool
 from eager.sizes.symint import evaluate

@@ -15,9 +15,9 @@ import eager
 from codegen.runtime.artifact import Host, Signature, Spec
 from codegen.targets.cpp.runtime import build, cpu, support
 from codegen.targets.cpp.runtime.arena import Arena, arena
-from eager.base import memory, threads
 from eager.base.config import config
 from eager.base.dtype import by_name
+from eager.base.process import memory, threads
 from eager.sizes.symint import Fixing
 
 F32 = np.dtype(np.float32)

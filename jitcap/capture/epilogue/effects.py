@@ -27,7 +27,7 @@ from jitcap.base.breaks import Break
 from jitcap.base.modes import Modes
 from jitcap.base.origin import Fixed, Told
 from jitcap.base.terms import Row, Term, attribute, text
-from jitcap.capture.epilogue_values import CYCLE, ValueEmitter
+from jitcap.capture.epilogue.values import CYCLE, ValueEmitter
 from jitcap.capture.epilogue_writes import ATTRIBUTE, VERSION, Effect
 from jitcap.capture.inputs import Shadow, ends
 from jitcap.capture.kinds.mappings import DictShadow

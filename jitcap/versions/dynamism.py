@@ -23,9 +23,9 @@ from jitcap.base.origin import ANY, APART, Item, siblings
 from jitcap.capture import sizes
 from jitcap.capture.result import Version
 from jitcap.capture.sizes import counted, growing
-from jitcap.capture.version import Options
 from jitcap.compile.backends import takes_symbols
 from jitcap.guards.guard import Equals, Guard, Is, Length, Same, failing
+from jitcap.versions.version import Options
 
 MANY: Final = 4  # of a row vary: then all of them do
 RISES: Final = 6  # a list of which nobody knows more may well have as many lengths in any order

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from eager.base.locks import lock
+from eager.base.process.locks import lock
 
 MANY: Final = 10_000  # passes recurse over expressions, and an interpreted call is several of ours
 

@@ -1,0 +1,1 @@
+"""Between capture and the entry: compiled versions of a function, and what varies between calls."""
