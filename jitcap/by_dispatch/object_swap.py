@@ -3,7 +3,7 @@
 The kinds of capture stand beside the program and hand it twins. CPython hands the program its own
 objects, so here each is its own twin: all of what it holds is loaded at once, tensors among it
 stand for inputs of the graph, and a copy of what it was is kept. The difference to the copy is what
-the program did (`capture.effects`); then the object gets back what it had, whatever happened.
+the program did (`capture.epilogue`); then the object gets back what it had, whatever happened.
 
 What cannot be guarded and is not named by any code that runs (a loader beside the weights) is
 `idle`: it stays where it is.

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 eager = pytest.importorskip("eager")
-from eager.base import locks  # noqa: E402
+from eager.base.process import locks  # noqa: E402
 from eager.utils import data  # noqa: E402
 from eager.utils.data import channel, pool  # noqa: E402
 from jitcap import jit  # noqa: E402
