@@ -38,6 +38,7 @@ from jitcap.guards.guard import Same
 
 _BINARY: Final[dict[str, Callable[..., Any]]] = {**BINARY, "divmod": divmod}
 _COMPARISONS: Final = frozenset(COMPARE.values())
+_EQUALITIES: Final = (operator.eq, operator.ne)
 _SETS: Final = frozenset({set, frozenset, type({}.keys()), type({}.items())})
 _PLAIN: Final = frozenset({int, float, str, bool, type(None), bytes, SymNumber})
 
@@ -162,8 +163,17 @@ def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any)
     return made_now(s, found) if plain is operator.mod else found
 
 
+def _is_for_numpy(values: tuple[Any, ...]) -> bool:
+    """True if NumPy's number is compared with what is no number: it makes an array of that."""
+    ours = [isinstance(x, SymNumber) and x.pytype in (np.float64, np.bool_) for x in values]
+    numbers = (SymNumber, Tensor, int, float)
+    return any(ours) and not all(isinstance(x, numbers) for x in values)
+
+
 def _numbers_or_values(s: Session, plain: Callable[..., Any], *values: Any) -> Any:
     """`plain(*values)`; what run-time numbers cannot do is done with their values."""
+    if plain in _EQUALITIES and _is_for_numpy(values):  # no TypeError says so
+        return plain(*map(s.known, values))
     try:
         return plain(*values)
     except (TypeError, ZeroDivisionError):  # in Python's words: of the values

@@ -37,7 +37,7 @@ from jitcap.capture.kinds.base import parts_of
 from jitcap.capture.kinds.cells import is_empty
 from jitcap.capture.kinds.mappings import DictShadow, Entries
 from jitcap.capture.kinds.objects import ObjectShadow
-from jitcap.capture.kinds.tensors import TensorShadow, has_own_names
+from jitcap.capture.kinds.tensors import TensorShadow, has_own_names, tensors_of
 from jitcap.capture.memo.call_copies import APART, Given, Recorded, handle_of, rest_of
 from jitcap.capture.memo.templates import state_of
 from jitcap.graph.graph import Node
@@ -47,11 +47,6 @@ TRIALS: Final = 3  # recorded calls of one look, from which on they are interpre
 _BACKWARD: Final = frozenset({"backward", "grad"})
 _PLAIN: Final = (type(None), bool, int, float, complex, str)
 KINDS_OF_DICT: Final = (dict, collections.OrderedDict, collections.defaultdict)
-
-
-def _tensors_of(s: Any) -> list[TensorShadow]:
-    """The tensors from outside."""
-    return [x for x in s.outside.by_real.values() if isinstance(x, TensorShadow)]
 
 
 class Calls:
@@ -120,7 +115,7 @@ class Calls:
     def _recorded(self, key: Any, layer: Any, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
         """The result of a call; what it did is noted, if it can be copied."""
         s, tracer = self.session, self.session.tracer
-        before = {x: (x.mark(), x.memory.handle) for x in _tensors_of(s)}
+        before = {x: (x.mark(), x.memory.handle) for x in tensors_of(s)}
         looks, rest, fresh = [_look(s, x) for x in args], rest_of(s), self._is_fresh(layer)
         nodes, since = len(tracer.nodes), sequence_now()
         log = s.outside.by_twin = Consulted(s.outside.by_twin)
@@ -131,7 +126,7 @@ class Calls:
             s.outside.by_twin, self.busy = dict(log), False
         made = Call(s, layer, args, fresh)
         same = rest == rest_of(s) and looks == [_look(s, x) for x in args]
-        now = ((x, (x.mark(), x.memory.handle)) for x in _tensors_of(s))
+        now = ((x, (x.mark(), x.memory.handle)) for x in tensors_of(s))
         same = same and all(how == before.get(x, ((), x.node)) for x, how in now)
         if same and _is_plain(s, result) and made.consult(log):
             made.ask()
