@@ -34,16 +34,26 @@ Operands = tuple[Any, ...]
 
 def _binary(fn: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """A binary operator's method, and the reflected one."""
+    name = fn.__name__.strip("_")
+    back = f"r{name}"
 
     def forward(self: SymNumber, other: Any) -> Any:
         known = type(other) is SymNumber or isinstance(other, (SymNumber, *NUMBERS))
-        return self.tracer.number(fn, (self, other)) if known else NotImplemented
+        return self.tracer.number(fn, (self, other)) if known else _of_numpy(self, name, other)
 
     def reflected(self: SymNumber, other: Any) -> Any:
         known = isinstance(other, NUMBERS)
-        return self.tracer.number(fn, (other, self)) if known else NotImplemented
+        return self.tracer.number(fn, (other, self)) if known else _of_numpy(self, back, other)
 
     return forward, reflected
+
+
+def _of_numpy(number: SymNumber, name: str, other: Any) -> Any:
+    """The answer to what is no number: NumPy makes arrays of it, where it has no priority."""
+    if number.pytype not in (np.float64, np.bool_) or hasattr(type(other), "__array_priority__"):
+        return NotImplemented
+    value = number.tracer.concretize(number, number.pytype)
+    return getattr(value, f"__{name}__", lambda _: NotImplemented)(other)
 
 
 def _unary(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -170,6 +180,11 @@ class SymNumber:
     def __rdivmod__(self, other: Any) -> Any:
         return (other // self, other % self) if isinstance(other, NUMBERS) else NotImplemented
 
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        if modulus is None:
+            return self._power(other)
+        return pow(self.tracer.concretize(self, self.pytype), other, modulus)
+
     __pos__ = _unary(operator.pos)
     __neg__ = _unary(operator.neg)
     __abs__ = _unary(abs)
@@ -186,7 +201,7 @@ class SymNumber:
     __truediv__, __rtruediv__ = _binary(operator.truediv)
     __floordiv__, __rfloordiv__ = _binary(operator.floordiv)
     __mod__, __rmod__ = _binary(operator.mod)
-    __pow__, __rpow__ = _binary(operator.pow)
+    _power, __rpow__ = _binary(operator.pow)
     __lshift__, __rlshift__ = _binary(operator.lshift)
     __rshift__, __rrshift__ = _binary(operator.rshift)
     __and__, __rand__ = _binary(operator.and_)

@@ -7,6 +7,7 @@ what an operand answers is its kind's.
 from __future__ import annotations
 
 import collections
+import datetime as dt
 import operator
 import warnings
 from collections.abc import Callable
@@ -38,8 +39,10 @@ from jitcap.guards.guard import Same
 
 _BINARY: Final[dict[str, Callable[..., Any]]] = {**BINARY, "divmod": divmod}
 _COMPARISONS: Final = frozenset(COMPARE.values())
-_EQUALITIES: Final = (operator.eq, operator.ne)
 _SETS: Final = frozenset({set, frozenset, type({}.keys()), type({}.items())})
+_NUMBERS: Final = (bool, int, float)
+_NUMERIC: Final = (*_NUMBERS, complex, dt.date, dt.time, dt.timedelta)
+_ANY_SET: Final = (set, frozenset)
 _PLAIN: Final = frozenset({int, float, str, bool, type(None), bytes, SymNumber})
 
 
@@ -80,6 +83,8 @@ def _answers(s: Session, value: Any, names: set[str]) -> bool:
 def _of_instances(s: Session, plain: Callable[..., Any], *operands: Any) -> Any:
     """`plain(*operands)`: CPython asks their methods, in its order and in its words."""
     given = []
+    if _is_for_numpy(*operands):
+        operands = tuple(for_numpy(s, x) for x in operands)
     for value in operands:
         kind_of(value).see(s, value, "an operand")
         s.settle(value)
@@ -111,16 +116,33 @@ def _of_values(s: Session, name: str, a: Any, b: Any, *, inplace: bool) -> Any:
         del order[1]
     if inplace:
         order.insert(0, (a, b, f"__i{name}__"))
-    methods = [(s.special(x, asked_for), x, y) for x, y, asked_for in order]
-    result: Any = MISSING
-    for method, x, y in methods:
+    methods = [(s.special(x, asked_for), x, y, asked_for) for x, y, asked_for in order]
+    for method, x, y, asked_for in methods:
         if method is not None:
             result = s.call(method, (x, y), {})
-            if result is not NotImplemented:
-                return result
-    if result is NotImplemented:
+        else:
+            result = _of_c(s, x, y, asked_for)
+        if result is not NotImplemented:
+            return result
+    if any(method is not None for method, *_ in methods):
         raise Break("opaque object", f"operands of which none answers __{name}__()")
     return MISSING
+
+
+def _of_c(s: Session, x: Any, y: Any, name: str) -> Any:
+    """Answer of a method that is written in C. MISSING for one that is the operator's own, since it
+    has an answer; NotImplemented where there is none, or it is asked last (lists, text)."""
+    cls = kind_of(x).type_of(x)
+    if not hasattr(cls, name):
+        return NotImplemented
+    if issubclass(cls, np.generic | np.ndarray):
+        raise Break("numpy", f"an operation on NumPy's and a {type(y).__qualname__}")
+    if issubclass(cls, _NUMERIC):
+        return getattr(cls, name)(for_numpy(s, x), for_numpy(s, y))
+    pairs: Any = ((Tensor, _NUMERIC), (dict, dict), (_ANY_SET, _ANY_SET))
+    answers = any(issubclass(cls, a) and isinstance(y, b) for a, b in pairs)
+    answers |= issubclass(cls, str | bytes) and name == "__mod__"
+    return MISSING if answers else NotImplemented
 
 
 def _of_tensors(s: Session, a: Any, b: Any, name: str, reflected: str) -> Any:
@@ -152,7 +174,7 @@ def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any)
         raise Break("data dependent", f"{plain.__name__}() of what is made of run-time values")
     if plain is operator.mod and isinstance(a, str):
         return written(s, operator.mod, (a, b), {})
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) or _is_for_numpy(a, b):
         a, b = for_numpy(s, a), for_numpy(s, b)
     if plain in _COMPARISONS or type(a) in _SETS:
         s.tells_apart((a, b), equals=True)
@@ -163,17 +185,19 @@ def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any)
     return made_now(s, found) if plain is operator.mod else found
 
 
-def _is_for_numpy(values: tuple[Any, ...]) -> bool:
-    """True if NumPy's number is compared with what is no number: it makes an array of that."""
-    ours = [isinstance(x, SymNumber) and x.pytype in (np.float64, np.bool_) for x in values]
-    numbers = (SymNumber, Tensor, int, float)
-    return any(ours) and not all(isinstance(x, numbers) for x in values)
+def _is_for_numpy(*values: Any) -> bool:
+    """True if NumPy has one of the operands, and another is no plain number: it makes an array of
+    that, or leaves the answer to a class of the program."""
+    numbers = {x.pytype if type(x) is SymNumber else type(x) for x in values}
+    return any(issubclass(x, np.generic) for x in numbers) and not all(
+        x in _NUMBERS or issubclass(x, Tensor | np.generic) for x in numbers
+    )
 
 
 def _numbers_or_values(s: Session, plain: Callable[..., Any], *values: Any) -> Any:
     """`plain(*values)`; what run-time numbers cannot do is done with their values."""
-    if plain in _EQUALITIES and _is_for_numpy(values):  # no TypeError says so
-        return plain(*map(s.known, values))
+    if _is_for_numpy(*values):  # no TypeError says so
+        values = tuple(for_numpy(s, x) for x in values)
     try:
         return plain(*values)
     except (TypeError, ZeroDivisionError):  # in Python's words: of the values

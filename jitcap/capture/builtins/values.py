@@ -28,7 +28,7 @@ from eager.construct.interop import (
     tolist,
 )
 from eager.construct.typed_constructors import LEGACY_CONSTRUCTORS
-from eager.core.sym import SymNumber
+from eager.core.sym import NUMBERS, SymNumber
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced
 from jitcap.base.breaks import Break
@@ -140,7 +140,7 @@ def _extreme(s: Session, builtin: Any, /, *args: Any, **kwargs: Any) -> Any:
 def _text(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     if not args and "object" in kwargs:
         args = (kwargs.pop("object"),)
-    if not args or kwargs:
+    if len(args) != 1 or kwargs:
         return s.pure(fn, args, kwargs)
     method = s.special(args[0], name := f"__{fn.__name__}__")
     if method is None and fn is str and is_method(type(args[0]), "__str__", object):
@@ -218,9 +218,10 @@ _MATH: Final = (
 @handles_each(*(getattr(math, name) for name in _MATH))
 def _math(s: Session, fn: Any, *args: Any) -> Any:
     args = tuple(map(_number_of, args))
-    if any(isinstance(x, SymNumber) for x in args):
+    numbers = [isinstance(x, NUMBERS) and not kind_of(x).python for x in args]
+    if any(isinstance(x, SymNumber) for x in args) and all(numbers):
         return s.tracer.number(fn, args)
-    return s.native(fn, args, {})
+    return s.pure(fn, args, {})
 
 
 def _number_of(value: Any) -> Any:

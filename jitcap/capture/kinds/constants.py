@@ -52,6 +52,7 @@ from jitcap.capture.kinds.deferred import (
     VIEWS,
     Deferred,
     defer,
+    for_numpy,
     joined,
     made_now,
     view_name,
@@ -180,8 +181,8 @@ class NativeKind(Kind):
             if any(map(_is_later, (*args, *kwargs.values()))):
                 refuse_own_text(s, (*args, *kwargs.values()))
                 return defer(s, fn, args, kwargs)
-        elif isinstance(owner, int | float | complex):  # `int.__add__` knows no run-time number
-            args = tuple(map(s.known, args))
+        elif isinstance(owner, int | float | complex | np.generic):  # they know no run-time number
+            args = tuple([for_numpy(s, a) for a in args])
         if fn.__name__ in _TAKES_ITERABLES:
             args = driven(s, type(owner), args)
         if isinstance(owner, set | frozenset | dict):

@@ -161,6 +161,7 @@ def for_numpy(s: Session, value: Any) -> Any:
             raise Break("numpy", "NumPy is given a tensor")
         return s.known(part) if isinstance(part, SymNumber) else MISSING
 
+    s.settle(value)  # what a list from outside holds is loaded when it is asked for
     return copied(value, known) if mentions_runtime(value) else value
 
 

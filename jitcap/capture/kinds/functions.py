@@ -461,6 +461,7 @@ class DispatchedKind(UfuncKind):
     """Other functions of NumPy (`np.prod`): those of numbers and of arrays made inside run now."""
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        s.settle([a for a in args if isinstance(a, list | tuple)])
         if not all(map(_are_numbers, (*args, *kwargs.values()))):  # np.save("file", ...)
             raise Break("numpy", f"np.{fn.__name__} of a tensor, or of other objects than numbers")
         return super().call(s, fn, args, kwargs)

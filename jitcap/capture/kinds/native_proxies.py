@@ -47,7 +47,7 @@ _NUMBERS: Final = frozenset(
 SPECIAL: Final = _TEXT | _OPERATORS | _KEYS | _NUMBERS | {
     f"__{name}__"
     for name in "ne lt le gt ge bool bytes iter next reversed contains getitem setitem delitem "
-    "call round trunc floor ceil enter exit fspath array missing getattr".split()
+    "call round trunc floor ceil enter exit fspath array missing getattr array_ufunc".split()
 }  # fmt: skip
 _UNASKED: Final = frozenset({"__call__", "__getattr__", "__missing__"})
 _MAY_BE_NAN: Final = (float, complex, np.inexact, np.datetime64, np.timedelta64)
@@ -148,6 +148,8 @@ def _lent_class(s: Session, cls: type) -> type:
         members: dict[str, Any] = {"__slots__": (), "__module__": cls.__module__}
         for name in SPECIAL & vars(cls).keys() - {"__getattr__"}:
             hidden = vars(cls)[name] is None
+            if name == "__array_ufunc__" and not hidden:
+                raise Break("opaque object", f"NumPy may ask {cls.__qualname__}.{name}()")
             members[name] = None if hidden else _calling if name == "__call__" else _asking(name)
         found = s.lent_classes[cls] = type(cls.__name__, bases, members)
     return found

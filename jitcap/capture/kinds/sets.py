@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
+
 from eager.core.sym import SymNumber
 from jitcap.base.breaks import Break
 from jitcap.base.equality import comparable
@@ -25,7 +27,7 @@ from jitcap.capture.kinds.poison import refuse_identity
 from jitcap.capture.kinds.sequences import MOVING, ContainerKind
 from jitcap.guards.guard import Equals
 
-_NUMBERS: Final = (bool, int, float, complex)
+_NUMBERS: Final = (bool, int, float, complex, np.float64, np.bool_)
 _ORDERED: Final = ("pop", "__iter__", "__repr__", "__reduce__", "__reduce_ex__")
 PERMUTED: Final = 6  # so many members of a set are tried in each order
 _FEW = 32  # a run-time number is compared with each of as many elements of a set, and not hashed
@@ -165,7 +167,7 @@ def _as_added(
     added, wanted = [*new], [*whole]
     s.order_seen(added)
     if added and len(wanted) > 1 and all(map(_hashes_alike, wanted)):
-        if not all(type(x) in _NUMBERS for x in wanted):
+        if not all(map(_is_number, wanted)):
             s.bound_to = "the order of a set"
         orders = itertools.permutations(added) if len(added) <= PERMUTED else (added,)
         for order in orders:
@@ -181,7 +183,12 @@ def _hashes_alike(member: Any) -> bool:
     """True if the hash of the member is no code of the program."""
     if type(member) in (tuple, frozenset):
         return all(map(_hashes_alike, member))
-    return type(member) in (*_NUMBERS, str, bytes, type(None))
+    alike = type(member) in (str, bytes, type(None)) or isinstance(member, np.generic)
+    return alike or _is_number(member)
+
+
+def _is_number(member: Any) -> bool:
+    return (member.pytype if type(member) is SymNumber else type(member)) in _NUMBERS
 
 
 def _again(real: set[Any]) -> set[Any]:

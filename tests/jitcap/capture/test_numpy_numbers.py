@@ -1,4 +1,9 @@
-"""NumPy's numbers compared with what is no number: it makes arrays of that, or numbers of its own."""
+"""NumPy's numbers beside what is no number: it makes arrays of that, or asks classes of the program in
+its own way. Operands of which one is derived from a builtin number are asked in Python's order."""
+
+import math
+import operator
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -17,3 +22,116 @@ def test_equality_is_numpys(other):
 
     compiled, x = jit(step, backend="eager"), eager.ones(2)
     assert repr(compiled(x)[1:]) == repr(step(x)[1:])
+
+
+class Reflected:
+    def __init__(self, k):
+        self.k = k
+
+    def __rmul__(self, other):
+        return "rmul", self.k, type(other).__name__
+
+    __rand__ = __radd__ = __rmul__
+
+
+class Universal(Reflected):
+    def __array_ufunc__(self, ufunc, how, *given):
+        return ufunc.__name__, how, len(given)
+
+
+class NoUfunc(Reflected):
+    __array_ufunc__ = None
+
+
+class Array(Reflected):
+    def __array__(self, dtype=None, copy=None):
+        return np.array([self.k, 2.0])
+
+
+class Converts:
+    def __init__(self, k):
+        self.k = k
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array([self.k, 2.0])
+
+    def __float__(self):
+        return float(self.k)
+
+
+class Asked(float):
+    """All operators but those that are reflected are those of a float."""
+
+    def __radd__(self, other):
+        return "radd", type(other).__name__
+
+    __rmul__ = __rmod__ = __rand__ = __radd__
+
+
+class AskedInt(int):
+    __radd__ = __rmul__ = __rmod__ = __rand__ = Asked.__radd__
+
+
+def outcome(fn, *args):
+    try:
+        found = fn(*args)
+    except Exception as error:
+        return type(error).__name__, str(error)
+    return type(found).__name__, repr(found)
+
+
+OPERATORS = [operator.mul, operator.add, operator.and_, operator.mod, operator.eq, operator.lt]
+NUMBERS = [
+    np.float64, np.float32, np.int64, np.uint8, np.bool_, int, float, complex, bool, str, Fraction,
+    lambda k: np.array([k, 1]), lambda k: [k, 1], lambda k: eager.ones(2) * k,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cls", [Reflected, Universal, NoUfunc, Array, Converts, Asked, AskedInt])
+@pytest.mark.parametrize("number", NUMBERS, ids=range(len(NUMBERS)))
+@pytest.mark.filterwarnings("ignore:@jit")
+def test_operands_of_the_program(cls, number):
+    for op in OPERATORS:
+        compiled = jit(lambda a, b, op=op: op(a, b), backend="eager")
+        for k in (1, 2, 3):
+            for a, b in ((number(k), cls(k)), (cls(k), number(k))):
+                assert outcome(compiled, a, b) == outcome(op, a, b), op
+        assert not [text for text in compiled.stats.refusals if text.startswith("internal")]
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
+def test_elements_of_lists_are_compared_by_numpy():
+    compiled = jit(lambda a, b: ([a] == [b], {"k": a} == {"k": b}), backend="eager")
+    for a in (np.float64(1), np.float64(2), np.int64(3)):
+        for b in (a + 0, [a], Universal(1), NoUfunc(2)):
+            assert outcome(compiled, a, b) == outcome(compiled.original, a, b)
+
+
+CALLS = {
+    "array": lambda k: np.array(OUTSIDE[k]).dtype,
+    "sum": lambda k: np.sum(OUTSIDE[k]),
+    "ufunc": lambda k: np.sqrt(OUTSIDE[k]),
+    "list": lambda k: np.float64(k) * OUTSIDE[k],
+    "compared": lambda k: np.complex64(k) > (k, 1),
+    "method": lambda k: (np.uint8(200).__add__(float(k)), np.int64(2).__eq__(OUTSIDE[k])),
+    "hypot": lambda k: (math.hypot(Converts(k), OUTSIDE[k][0]), math.hypot(Fraction(k, 3), k / 2)),
+    "key": lambda k: {Fraction(k, 3): k},
+}
+OUTSIDE = {k: [k + 0.5, 1.5] for k in range(4)}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_numpy_is_given_the_values_of_numbers_from_outside(name):
+    program = CALLS[name]
+    compiled = jit(program, backend="eager")
+    for k in (1, 2, 3):
+        assert outcome(compiled, k) == outcome(program, k)
+    assert not compiled.stats.splits
+
+
+@pytest.mark.parametrize("value", [b"ab", "ab", None, Converts(1)])
+def test_text_of_bytes(value):
+    def program():
+        return str(value, "ascii")
+
+    assert outcome(jit(program, backend="eager")) == outcome(program)

@@ -4,6 +4,7 @@ stands for the objects during capture lies elsewhere."""
 import heapq
 import random
 
+import numpy as np
 import pytest
 
 from jitcap import jit
@@ -108,6 +109,13 @@ def test_numbers_of_one_place_in_the_table_stand_as_they_came(name):
         compiled = jit(program, backend="eager")
         for _ in range(2):
             assert [*compiled(given)] == [*program(given)]
+
+
+@pytest.mark.parametrize("kind", [int, np.int32, np.float64])
+def test_numbers_that_vary_from_call_to_call_stand_as_they_came(kind):
+    compiled = jit(lambda a, b: {a, b}, backend="eager")
+    for a, b in ((3, 11), (11, 3), (3, 19), (19, 3)):
+        assert [*compiled(kind(a), kind(b))] == [*{kind(a), kind(b)}]
 
 
 def test_asking_for_members_is_one_graph():
