@@ -1,6 +1,6 @@
 """Beside the pipeline: a graph compiled before, by any process. Graph -> Artifact from disk.
 
-The key is the printed graph (lines included: errors name them), the strides and writes, the target,
+The key is the graph (lines included: errors name them), the strides and writes, the target,
 the processor, and the sources of the packages that generate code. What is kept is data (JSON and
 the shared object); the texts of the stages are made again when somebody asks for them.
 
@@ -14,7 +14,6 @@ made for, whatever was compiled since.
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import os
 import time
@@ -44,7 +43,7 @@ from eager.sizes.aval import Aval
 from eager.sizes.polynomial import Scope
 from eager.sizes.symint import SymInt
 from jitcap.graph.graph import Graph
-from jitcap.graph.show import show
+from jitcap.graph.key import key_text
 from jitcap.graph.subgraphs import everywhere
 from jitcap.graph.symbols import holds, symbols_in
 
@@ -126,11 +125,8 @@ def key_of(graph: Graph, layout: Sequence[Any], target: Target) -> str | None:
 
 def digest_of(graph: Graph, rest: Sequence[Any]) -> str:
     """A name for a graph on this machine, with the rest of what is compiled."""
-    nodes = [*everywhere(graph)]
-    files = [n.where.file for n in nodes]  # errors name the line, the print the last part
-    devices = [a.device for n in nodes for a in n.avals]
-    parts = map(repr, (*rest, _runs(files), _runs(devices)))
-    return cache.digest("graph", package_build(), build.fingerprint(), *parts, show(graph))
+    parts = map(repr, rest)
+    return cache.digest("graph", package_build(), build.fingerprint(), *parts, key_text(graph))
 
 
 def known(graph: Graph) -> list[Any]:
@@ -142,11 +138,6 @@ def known(graph: Graph) -> list[Any]:
     ranges = sorted((s.name, s.lo, s.hi, s.hint.bit_length()) for s in scope.symbols.values())
     answers = (*scope.answers.items(), *scope.assumed.items())
     return [ranges, *(_answer_data((r, SymInt(t), truth)) for (r, t), truth in answers)]
-
-
-def _runs(values: Sequence[str]) -> list[tuple[str, int]]:
-    """Equal neighbours as one: nearly always there is but one value."""
-    return [(value, len([*run])) for value, run in itertools.groupby(values)]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

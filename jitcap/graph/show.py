@@ -1,10 +1,10 @@
 """Beside the graph: it prints as Python over eager, and the print captures to the same graph.
 
 `show(graph)` is a module whose function does what the graph does. Two graphs are the same program
-exactly when their prints without lines (`show(graph, lines=False)`) are equal, which is how caches
-name a graph. `ops.<name>(...)` applies an op of the registry; `numbers.<name>(float, ...)` is
-arithmetic on run-time Python numbers; `check(...)` what must be true. The graphs inside a node are
-functions inside the function, which `choice(pick, arms, ...)`, `loop(count, go, (body,), ...)`,
+exactly when their prints without lines (`show(graph, lines=False)`) are equal. `ops.<name>(...)`
+applies an op of the registry; `numbers.<name>(float, ...)` is arithmetic on run-time Python
+numbers; `check(...)` what must be true. The graphs inside a node are functions inside the function,
+which `choice(pick, arms, ...)`, `loop(count, go, (body,), ...)`,
 `repeat(carried, sequences, length, reverse, steps, ..., (body,), ...)` and
 `call(..., (body,), ...)` call.
 """

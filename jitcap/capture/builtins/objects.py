@@ -340,8 +340,7 @@ def _print(
         complain: Any = functools.partial(print, file=io.StringIO())
         complain(sep=s.known(sep), end=s.known(end))
     shown = tuple(
-        a if isinstance(a, str) or kind_of(a).later else s.call(str, (a,), {})
-        for a in args
+        a if isinstance(a, str) or kind_of(a).later else s.call(str, (a,), {}) for a in args
     )
     kwargs = {"sep": sep, "end": end, "flush": s.truth(flush)}
     if file is not None:
