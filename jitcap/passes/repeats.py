@@ -17,9 +17,10 @@ that share a weight, which `unrolled_products` makes one.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
 
@@ -47,15 +48,21 @@ LONGEST: Final = 16  # operations one behind the other that are computed again: 
 HEAVY: Final = frozenset({"contract", "window", "sort", "scan", "extern"})
 _ODD: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)  # for hashes
 Column = tuple[Arg, ...]  # a value in each copy
+Nodes = tuple[Node, ...]
+At = Mapping[Any, int]  # the positions of nodes
+Predicate = Callable[[Node], bool]
 
 
 def share_repeats(graph: Graph) -> Graph:
     """Calls for what repeats, if that is worth it."""
     if graph.has_symbols or len(graph.nodes) < SAVED:
         return graph
-    found = (Stretch.of(graph.nodes, *each) for each in find(graph.nodes))
-    stretches = [each for each in found if each is not None]
-    return _Outline(graph, stretches).run() if stretches else graph
+    found = find(graph.nodes)
+    if not found:
+        return graph
+    at = dict(zip(graph.nodes, itertools.count(), strict=False))
+    stretches = [x for each in found if (x := Stretch.of(graph.nodes, at, *each)) is not None]
+    return _Outline(graph, at, stretches).run() if stretches else graph
 
 
 # ---------------------------------------------------------------------------- where it repeats
@@ -66,10 +73,14 @@ def find(nodes: Sequence[Node]) -> list[Repeat]:
     """Repeats in order and disjoint; of those that overlap, the one that saves most."""
     tokens = _tokens(nodes)
     found: list[Repeat] = []
-    while best := max(_repeats(tokens), key=_saved, default=None):
-        found.append(best)
-        start, _, length = best
-        tokens[start : start + length] = -1 - np.arange(start, start + length)
+    left = [(0, len(nodes))]  # where none was found yet
+    while left:
+        start, end = left.pop()
+        best = max(_repeats(tokens[start:end]), key=_saved, default=None)
+        if best is not None:
+            at, period, length = start + best[0], *best[1:]
+            found.append((at, period, length))
+            left += [(start, at), (at + length, end)]
     return sorted(found)
 
 
@@ -80,8 +91,12 @@ def _tokens(nodes: Sequence[Node]) -> Any:
     tokens = [0] * len(nodes)
     for i, n in enumerate(nodes):
         where = n.where[:3] if n.op is CHECK or n.op.raises else 0
-        own = [0 if type(x) is Node else id(x) for x in n.args]
-        key = n.op, id(n.attrs) if n.attrs else 0, id(n.avals), where, *own
+        own: Any = len(n.args)
+        for x in n.args:
+            if type(x) is not Node:
+                own = tuple([0 if type(x) is Node else id(x) for x in n.args])
+                break
+        key = n.op, id(n.attrs) if n.attrs else 0, id(n.avals), where, own
         found = seen.get(key)
         if found is None:
             alone = "graphs" in n.attrs or (n.op is CHECK and not n.parents)
@@ -137,36 +152,49 @@ class Stretch:
     its arguments, a number for the row of the same copy that computes it, or a column."""
 
     start: int
-    rows: list[tuple[Node, ...]]
+    rows: list[Nodes]
     args: list[tuple[int | Column, ...]]
     given: dict[Column, None] = field(default_factory=dict)  # what each copy is handed
     again: dict[Column, tuple[Column, ...]] = field(default_factory=dict)  # computed in it again
     kept: dict[int, None] = field(default_factory=dict)  # the rows that others read
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], start: int, period: int, length: int) -> Stretch | None:
+    def of(cls, nodes: Nodes, at: At, start: int, period: int, length: int) -> Stretch | None:
         """The copies that are wired alike, if they are many and calls of them are no slower."""
         slack = range(start, start + length % period + 1)
         start = next((i for i in slack if _is_before_product(nodes, i)), start)
-        wiring = [
-            _wired(nodes[i : i + period])
-            for i in range(start, start + length // period * period, period)
-        ]
-        groups = itertools.groupby(range(len(wiring)), key=wiring.__getitem__)
-        copies = max(([*group] for _, group in groups), key=len)
-        start, end = (start + i * period for i in (copies[0], copies[-1] + 1))
-        made = cls.wired(start, nodes[start:end], wiring[copies[0]])
-        good = len(copies) >= COPIES and made.is_uniform() and made.pays() and made.checks_early()
-        return made if good else None
+        made = cls.wired(nodes, at, start, period, length // period)
+        good = len(made.rows[0]) >= COPIES
+        return made if good and made.is_uniform() and made.pays() and made.checks_early() else None
 
     @classmethod
-    def wired(cls, start: int, nodes: Sequence[Node], wiring: Wiring) -> Stretch:
-        rows = [tuple(nodes[k :: len(wiring)]) for k in range(len(wiring))]
-        args = [
-            tuple([tuple([n.args[i] for n in row]) if k is None else k for i, k in enumerate(ks)])
-            for row, ks in zip(rows, wiring, strict=True)
-        ]
-        return cls(start, rows, args)
+    def wired(cls, nodes: Nodes, at: At, start: int, period: int, copies: int = 1) -> Stretch:
+        """The copies that are wired as the one in the middle, and stand around it."""
+        middle = copies // 2
+        first, low, high = start + middle * period, 0, copies
+        rows = [nodes[k : start + copies * period : period] for k in range(start, start + period)]
+        args: list[list[int | Column]] = []
+        for row in rows:
+            args.append([])
+            for column in zip(*[n.args for n in row], strict=True):
+                k = at.get(column[middle], -1) - first
+                if k < 0:  # from outside
+                    args[-1].append(column)
+                    places = zip(
+                        map(at.get, column, itertools.repeat(-1)), itertools.count(start, period)
+                    )
+                    odd = [c for c, (x, own) in enumerate(places) if x >= own]
+                else:
+                    args[-1].append(k)
+                    same = column == rows[k]
+                    odd = [] if same else [c for c, x in enumerate(column) if x is not rows[k][c]]
+                for c in odd:
+                    low, high = (max(low, c + 1), high) if c < middle else (low, min(high, c))
+        return cls(
+            start + low * period,
+            [row[low:high] for row in rows],
+            [tuple([x[low:high] if isinstance(x, tuple) else x for x in own]) for own in args],
+        )
 
     @property
     def end(self) -> int:
@@ -218,12 +246,12 @@ class Stretch:
 
     # ---- what each copy is handed
 
-    def settle(self, in_memory: Callable[[Node], bool], elements: Container[Node]) -> None:
+    def settle(self, in_memory: Predicate, is_element: Predicate) -> None:
         """Choose, for a copy in the middle, the values from which all that it reads can be computed
         at the least cost; the others do likewise."""
         middle = len(self.rows[0]) // 2
         read = [x for column in self.columns() if isinstance(x := column[middle], Node)]
-        carried = _cut(read, in_memory, elements)
+        carried = _cut(read, in_memory, is_element)
         for column in self.columns():
             self._hand(column, middle, carried)
 
@@ -300,13 +328,6 @@ class Stretch:
 
 
 Body = tuple[Graph, list[Column]]
-Wiring = tuple[tuple[int | None, ...], ...]  # the number of the node in the copy, by argument
-
-
-def _wired(nodes: Sequence[Node]) -> Wiring:
-    """Index of the node that computes each argument of each node; None from outside the copy."""
-    at: dict[Arg, int] = {n: k for k, n in enumerate(nodes)}
-    return tuple([tuple([at.get(a) if type(a) is Node else None for a in n.args]) for n in nodes])
 
 
 def _copied(n: Any, args: Iterable[Any], made: dict[Any, Arg], copy: int) -> Node:
@@ -344,9 +365,7 @@ def _is_before_product(nodes: Sequence[Node], i: int) -> bool:
 # ---------------------------------------------------------------------------- what is handed on
 
 
-def _cut(
-    read: Sequence[Node], in_memory: Callable[[Node], bool], elements: Container[Node]
-) -> set[Node]:
+def _cut(read: Sequence[Node], in_memory: Predicate, is_element: Predicate) -> set[Node]:
     """The cheapest values from which all that is `read` can be computed: a minimum cut, as in
     `jitcap.graph.partition`. Those that are in memory anyway cost next to nothing."""
     number: dict[Node, int] = {}
@@ -356,7 +375,7 @@ def _cut(
         fresh = [n for n in dict.fromkeys(front) if n not in number]
         number |= {n: len(number) + i for i, n in enumerate(fresh)}
         if depth < LONGEST:
-            again |= {n for n in fresh if _is_again(n, in_memory, elements)}
+            again |= {n for n in fresh if _is_again(n, in_memory, is_element)}
         front = [p for n in fresh if n in again for p in n.parents]
     source, sink = 2 * len(number), 2 * len(number) + 1
     flow = Flow(2 * len(number) + 2)
@@ -373,48 +392,82 @@ def _cut(
     return {n for n, i in number.items() if 2 * i in reached and 2 * i + 1 not in reached}
 
 
-def _is_again(n: Node, in_memory: Callable[[Node], bool], elements: Container[Node]) -> bool:
+def _is_again(n: Node, in_memory: Predicate, is_element: Predicate) -> bool:
     """True if a value may be recomputed in each copy."""
-    return n.op is not ITEM and not in_memory(n) and (n in elements or is_light(n))
+    return n.op is not ITEM and not in_memory(n) and (is_element(n) or is_light(n))
 
 
-def _elements(graph: Graph) -> set[Node]:
-    """Values that `codegen.fuse.row_blocks` recomputes rather than stores: the scores of attention,
-    and what is made of them."""
-    found: set[Node] = set()
-    for n in graph.nodes:
-        if n.op is DOT:
-            if is_shallow(n.aval, aval_of(n.args[0]).shape[-1]):
-                found.add(n)
-        elif (
-            not found.isdisjoint(n.args)  # few are
-            and n.op.kind in ("pointwise", "cast", "copy", "view")
-            and len(n.avals) == 1
-            and any(p in found and p.aval.numel == n.aval.numel for p in n.parents)
-        ):
-            found.add(n)
-    return found - {*graph.outputs}
+class _Values:
+    """Values that fusion has in memory, and those that it recomputes. Of the copies between the
+    first and the last of a stretch one is looked at: its nodes stand for those of their `row`."""
 
+    def __init__(self, graph: Graph, at: At, parts: Sequence[tuple[Stretch, bool]]) -> None:
+        self.at, self.parts = at, parts
+        self.starts = [part.start for part, _ in parts]
+        self.outputs = {*graph.outputs}
+        self.typical: list[Node] = []
+        for part, _ in parts:
+            end = len(part.rows[0])
+            for copy in sorted({0, 1, end // 2, end - 2, end - 1}.intersection(range(end))):
+                self.typical += [row[copy] for row in part.rows]
+        self.elements = self._elements()
+        self.stored: set[Any] = self._stored() - self.elements
+        self.stored |= {*graph.inputs, *graph.outputs}
 
-def _stored(graph: Graph) -> set[Node]:
-    """Values that fusion stores in memory in any case: outputs, results of products and the like,
-    and what these read, up to where it is moved."""
-    found = {*graph.inputs, *graph.outputs}
-    products = {n for n in graph.nodes if n.op.kind == "contract"}
-    readers: dict[Node, list[Node]] = {}
-    for n in graph.nodes:
-        if not products.isdisjoint(n.args):
+    def row(self, n: Node) -> Any:
+        """Equal for nodes that copies have in one place; of the first and the last itself."""
+        at = self.at.get(n, -1)
+        number = bisect.bisect(self.starts, at) - 1
+        part = self.parts[number][0]
+        copy, k = divmod(at - part.start, len(part.rows))
+        return (number, k) if at >= 0 and 0 < copy < len(part.rows[0]) - 1 else n
+
+    def is_stored(self, n: Node) -> bool:
+        return n in self.stored or self.row(n) in self.stored
+
+    def is_there(self, n: Node) -> bool:
+        """True behind the copies: it is stored, or no value of theirs."""
+        number = bisect.bisect(self.starts, self.at.get(n, -1)) - 1
+        return number < 0 or not self.parts[number][1] or self.is_stored(n)
+
+    def is_element(self, n: Node) -> bool:
+        return self.row(n) in self.elements
+
+    def _elements(self) -> set[Any]:
+        """Values that `codegen.fuse.row_blocks` recomputes rather than stores: the scores of
+        attention, and what is made of them."""
+        found: set[Any] = set()
+        for n in self.typical:
+            if n.op is DOT:
+                if is_shallow(n.aval, aval_of(n.args[0]).shape[-1]):
+                    found.add(self.row(n))
+            elif (
+                n.op.kind in ("pointwise", "cast", "copy", "view")
+                and len(n.avals) == 1
+                and any(self.row(p) in found and p.aval.numel == n.aval.numel for p in n.parents)
+            ):
+                found.add(self.row(n))
+        return found.difference(self.row(n) for n in self.typical if n in self.outputs)
+
+    def _stored(self) -> set[Any]:
+        """Values that fusion stores in memory in any case: results of products and the like, and
+        what these read, up to where it is moved."""
+        found: set[Any] = set()
+        readers: dict[Any, set[Any]] = {}
+        moved = {}  # products that may be computed the other way round
+        for n in self.typical:
             for p in n.parents:
-                if p in products:
-                    readers.setdefault(p, []).append(n)
-        if n.op.kind in HEAVY:
-            found.add(n)
-            found.update(map(_in_memory, n.parents))
-    for n, (first, *more) in readers.items():
-        if first.op is PERMUTE and not more:  # the product is computed the other way round
-            found.remove(n)
-            found.add(first)
-    return found
+                readers.setdefault(self.row(p), set()).add(self.row(n))
+            if n.op.kind in HEAVY:
+                found.add(self.row(n))
+                found.update(self.row(_in_memory(p)) for p in n.parents)
+            elif n.op is PERMUTE and n.parents[0].op.kind == "contract":
+                moved[self.row(n.parents[0])] = self.row(n)
+        for product, instead in moved.items():
+            if readers[product] == {instead}:
+                found.remove(product)
+                found.add(instead)
+        return found
 
 
 def _in_memory(operand: Node) -> Node:
@@ -422,6 +475,8 @@ def _in_memory(operand: Node) -> Node:
     chain = [operand]
     while chain[-1].op.keeps_order or chain[-1].op in (PERMUTE, SLICE):
         chain.append(chain[-1].parents[0])
+    if len(chain) == 1:
+        return operand
     first = len(chain) - 1
     shape = chain[-1].aval.shape
     strides: tuple[Any, ...] = contiguous_strides(shape)
@@ -447,21 +502,18 @@ def _in_memory(operand: Node) -> Node:
 class _Outline:
     """Stretches and what stands between them, which is handed what it reads in the same way."""
 
-    def __init__(self, graph: Graph, stretches: Sequence[Stretch]) -> None:
-        self.graph = graph
-        self.inside = {
-            n: (each, k) for each in stretches for k, row in enumerate(each.rows) for n in row
-        }
+    def __init__(self, graph: Graph, at: At, stretches: Sequence[Stretch]) -> None:
+        self.graph, self.at = graph, at
         self.parts: list[tuple[Stretch, bool]] = []  # and whether it is one of copies
-        at = 0
+        done = 0
         for each in (*stretches, None):
             end = len(graph.nodes) if each is None else each.start
-            if at < end:
-                between = graph.nodes[at:end]
-                self.parts.append((Stretch.wired(at, between, _wired(between)), False))
+            if done < end:
+                between = Stretch.wired(graph.nodes, at, done, end - done)
+                self.parts.append((between, False))
             if each is not None:
                 self.parts.append((each, True))
-                at = each.end
+                done = each.end
         self.first: list[Node] = []  # that read inputs only
         self.nodes: list[Node] = []
         self.made: dict[Node, Arg] = {n: n for n in graph.inputs}
@@ -478,34 +530,35 @@ class _Outline:
         return self.graph.with_(nodes=(*self.first, *self.nodes), outputs=outputs)
 
     def _settle(self) -> None:
-        elements = _elements(self.graph)
-        stored = _stored(self.graph) - elements
+        values = _Values(self.graph, self.at, self.parts)
+        read: list[Arg] = []
         for part, repeats in self.parts:
-            part.settle(
-                stored.__contains__ if repeats else lambda n: n in stored or n not in self.inside,
-                elements,
-            )
-            stored.update(x for column in part.given for x in column if isinstance(x, Node))
-        read = [x for part, _ in self.parts for column in part.given for x in column]
-        for n in (*read, *self.graph.outputs):
-            if n in self.inside and n.op is not CHECK:
-                stretch, k = self.inside[n]
-                stretch.kept[k] = None
+            is_free = values.is_stored if repeats else values.is_there
+            part.settle(is_free, values.is_element)
+            given = [*itertools.chain.from_iterable(part.given)]
+            values.stored.update(given)
+            read += given
+        read += self.graph.outputs
+        places = np.array([self.at.get(x, -1) for x in read])
+        for part, repeats in self.parts:
+            if repeats:
+                own = places[(places >= part.start) & (places < part.end)] - part.start
+                rows = dict.fromkeys((own % len(part.rows)).tolist())
+                part.kept = {k: None for k in rows if part.rows[k][0].op is not CHECK}
 
-    def _of(self, column: Column, copy: int) -> Arg:
-        x = column[copy]
-        return self.made[x] if isinstance(x, Node) else x
+    def _made(self, values: Iterable[Arg]) -> tuple[Arg, ...]:
+        return tuple([self.made[x] if type(x) is Node else x for x in values])
 
     def _check(self, part: Stretch, name: str) -> None:
         """The checks of all copies, before the copies, as soon as they can: inputs are written when
         all checks are done."""
         if not part.checks():
             return
-        body, rows = part.early(name)
-        given = {self._of(column, copy) for column in body[1] for copy in range(len(part.rows[0]))}
-        place = self.first if given.issubset(self.graph.inputs) else self.nodes
-        for copy in range(len(part.rows[0])):
-            handles = self._calls(place, body, copy, part.rows[rows[0][0]][copy].where)
+        (graph, columns), rows = part.early(name)
+        read = {x for column in columns for x in column}
+        place = self.first if read.issubset(self.graph.inputs) else self.nodes
+        for copy, first in enumerate(part.rows[rows[0][0]]):
+            handles = self._calls(place, graph, [x[copy] for x in columns], first.where)
             for handle, same in zip(handles, rows, strict=True):
                 n = part.rows[same[0]][copy]
                 check = Node(CHECK, (handle,), n.attrs, n.avals, n.where)
@@ -513,25 +566,25 @@ class _Outline:
                 self.made.update((part.rows[k][copy], check) for k in same)
 
     def _call(self, part: Stretch, name: str) -> None:
-        body = part.body(name)
-        for copy in range(len(part.rows[0])):
-            handles = self._calls(self.nodes, body, copy, part.rows[0][copy].where)
-            self.made.update(
-                (part.rows[k][copy], x) for k, x in zip(part.kept, handles, strict=True)
-            )
+        graph, columns = part.body(name)
+        kept = [part.rows[k] for k in part.kept]
+        for copy, n in enumerate(part.rows[0]):
+            handles = self._calls(self.nodes, graph, [x[copy] for x in columns], n.where)
+            self.made.update(zip([row[copy] for row in kept], handles, strict=True))
 
-    def _calls(self, place: list[Node], body: Body, copy: int, where: Where) -> tuple[Node, ...]:
+    def _calls(
+        self, place: list[Node], body: Graph, given: Iterable[Arg], where: Where
+    ) -> tuple[Node, ...]:
         """Results of a call of the body for a copy; the nodes are appended to `place`."""
-        graph, columns = body
-        args = tuple(self._of(column, copy) for column in columns)
-        avals = tuple(o.aval for o in graph.outputs)
-        call = Node(CALL, args, {"graphs": (graph,)}, avals, where)
+        avals = tuple([o.aval for o in body.outputs])
+        call = Node(CALL, self._made(given), {"graphs": (body,)}, avals, where)
         handles = items(call)
         place += dict.fromkeys((call, *handles))
         return handles
 
     def _between(self, part: Stretch) -> None:
-        made: dict[int | Column, Arg] = {column: self._of(column, 0) for column in part.given}
+        given = self._made([column[0] for column in part.given])
+        made: dict[int | Column, Arg] = dict(zip(part.given, given, strict=True))
         self.nodes += part.compute(made, 0)
         for k, ((n,), args) in enumerate(zip(part.rows, part.args, strict=True)):
             made[k] = self.made[n] = new = _copied(n, args, made, 0)
