@@ -109,7 +109,7 @@ template <bool Max, class V, class P> JC_INLINE i64 arg_final(V best, P where, e
     return arg_place(w, first);
   }
 }
-template <int W> JC_INLINE mask<W> live_lanes(int n) { return lt(iota<i32, W>(), fill<mask<W>>(n)); }
+template <int W> JC_INLINE mask<W> live_lanes(int n) { return lt(iota<mask_lane<W>, W>(), fill<mask<W>>(n)); }
 
 // An index from data: recorded as an error, and replaced by lo, where it is outside [lo, hi].
 template <class V> JC_NOINLINE V outside(V i, i64 lo, i64 hi, int n, void *arena, i64 site) {

@@ -8,7 +8,9 @@
 //   vec<T,N>      N lanes of T; vec<T,1> is T itself. Every function below takes vectors or scalars
 //                 and computes the same bits lane by lane, so tails in scalar code are exact.
 //   mask<N>       the one boolean type: lanes of 0 or -1, combined with & | ^ ~. Of i32 (scalar: i32),
-//                 or of i8 where there are JC_W8 lanes.
+//                 of i64 where there are JC_W64 lanes (a comparison of f64 gives them, and a choice
+//                 of f64 takes them: by way of i32 a logarithm costs twice as much), or of i8 where
+//                 there are JC_W8 lanes.
 //   storage       bool, bf16, f16 live in memory only: load gives mask / f32 / f32, store rounds
 //                 (nearest even) back. Other element types load as vec<T,N>.
 //   JC_W32, JC_W64  native lane counts for 4- and 8-byte elements. A loop that computes on any
@@ -74,6 +76,7 @@ template <class T, int N> struct VecOf { typedef T type __attribute__((vector_si
 template <class T> struct VecOf<T, 1> { typedef T type; };
 template <int N> struct MaskOf { typedef i32 type; };
 template <> struct MaskOf<JC_W8> { typedef i8 type; };
+template <> struct MaskOf<JC_W64> { typedef i64 type; };
 template <int N> using mask_lane = typename MaskOf<N>::type;
 template <int N> struct VecOf<bool, N> { typedef typename VecOf<mask_lane<N>, N>::type type; };
 template <> struct VecOf<bool, 1> { typedef i32 type; };
@@ -191,6 +194,9 @@ template <class S, class T, int N> constexpr bool widens =
                                      (sizeof(S) <= 2 && sizeof(T) == 8 && N == 4));
 template <class S, class T, int N> constexpr bool narrows =
     !is_float<S> && sizeof(S) == 4 && sizeof(T) == 1 && (N == 4 || N == 8);
+template <class S, class T, int N> constexpr bool by_i32 =
+    !is_float<S> && !is_float<T> && ((sizeof(S) == 1 && sizeof(T) == 8 && N == 8) ||
+                                     (sizeof(S) == 8 && sizeof(T) == 1 && N == 4));
 template <class T, class V> JC_INLINE like<V, T> widened(V v) {
   constexpr bool Signed = elem<V>(-1) < elem<V>(0);
   auto x = in_low(v);
@@ -223,6 +229,7 @@ template <class T, class V> JC_INLINE like<V, T> cvt(V v) {
 #if JC_WIDTHS
   if constexpr (widens<S, T, lanes<V>>) return widened<T>(v);
   else if constexpr (narrows<S, T, lanes<V>>) return narrowed<T>(v);
+  else if constexpr (by_i32<S, T, lanes<V>>) return cvt<T>(cvt<i32>(v));
   else if constexpr (!is_float<S> && sizeof(S) == 1 && is_float<T> && (lanes<V> == 4 || lanes<V> == 8))
     return __builtin_convertvector(cvt<i32>(v), like<V, T>);
   else
