@@ -215,7 +215,11 @@ class Spell(Walk[str]):
         known = by.value if isinstance(by, Const) and kind.category == dt.INT else 0
         if vector and known > 0 and x.fn in table.DIVISIONS:
             return f"{table.DIVISIONS[x.fn]}<{int(known)}>({self.value(x.args[0], guard, vector)})"
-        args = [self.value(a, guard, vector) for a in x.args]
+        fn, operands = x.fn, x.args
+        base = operands[0]
+        if fn == "pow" and kind.is_floating_point and isinstance(base, Const) and base.value == 2:
+            fn, operands = "exp2", operands[1:]
+        args = [self.value(a, guard, vector) for a in operands]
         if kind is dt.bool_:
             return f"{table.BOOL_FUNCTIONS[x.fn]}({', '.join(args)})"
         if kind.category == dt.INT and x.fn in table.INT_IDENTITY:
@@ -227,8 +231,8 @@ class Spell(Walk[str]):
         if x.fn == "where":
             typed[0] = args[0]
             return f"select<{wrap}>({', '.join(typed)})"
-        calls = self.names.calls and x.fn in table.APART and kind.is_floating_point
-        return f"{table.FUNCTIONS[x.fn]}{'_apart' if calls else ''}({', '.join(typed)})"
+        calls = self.names.calls and fn in table.APART and kind.is_floating_point
+        return f"{table.FUNCTIONS[fn]}{'_apart' if calls else ''}({', '.join(typed)})"
 
     def random(self, x: Apply, guard: Expr | None, vector: bool) -> str:
         seed, ordinal = (self.scalar(a, guard) for a in x.args[:2])

@@ -25,10 +25,11 @@ REGISTER: Final = MEMORY | {"bool": "i32", "float16": "f32", "bfloat16": "f32"}
 
 # Intrinsics whose C++ name is not their own.
 _RENAMED: Final = {"xor": "xor_", "where": "select"}
-FUNCTIONS: Final = {name: _RENAMED.get(name, name) for name in VOCABULARY}
+FUNCTIONS: Final = {name: _RENAMED.get(name, name) for name in VOCABULARY} | {"exp2": "exp2"}
 # Functions of floats that are long code, and can be calls instead: `name_apart`.
 APART: Final = frozenset(
-    "exp expm1 log log1p log2 tanh sinh cosh sin cos tan asin acos atan erf atan2 pow".split()
+    "exp exp2 expm1 log log1p log2 tanh sinh cosh sin cos tan asin acos atan erf lgamma atan2 "
+    "pow".split()
 )
 # On masks (0, -1): arithmetic is logic, and true is less than false.
 BOOL_FUNCTIONS: Final = FUNCTIONS | {
