@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eager.base import dtype as dt
-from eager.base.special_arrays import far_coefficients
+from eager.base.special_arrays import ERFINV_FAR, ERFINV_NEAR, NDTRI_TAIL, far_coefficients
 from eager.core.casts import rounded_once
 from eager.core.dispatch import apply
 from eager.core.op import REGISTRY, Sample
@@ -282,18 +282,18 @@ ERFCX = Pointwise(
 )
 
 
+def _erfinv_parts(m: Any, product: Any) -> tuple[Any, Any, Any, Any]:
+    """w = -log(product) of product = (1 - y) (1 + y), its root, and erfinv(y) / y by polynomials in
+    w, for w < 6.25, and in the root, up to 6.01."""
+    w = -m.log(product)
+    root = m.sqrt(m.max(w, 6.25))
+    far = _in_halves(m.min(root, 6.01) - 4.25, ERFINV_FAR)
+    return w, root, _in_halves(m.min(w, 6.25) - 3.125, ERFINV_NEAR), far
+
+
 def _erfinv_body(m: Any, y: Any) -> Any:
-    """Giles' polynomial (2010), then two Newton steps: full float64 precision inside (-1, 1)."""
-    w = -m.log1p(-y * y)
-    near, far = w - 2.5, m.sqrt(w) - 3.0
-    p = _horner(near, _ERFINV_NEAR)
-    q = _horner(far, _ERFINV_FAR)
-    x = m.where(w < 5.0, p, q) * y
-    for _ in range(2):
-        error = m.erf(x) - y
-        x = x - error / (_TWO_OVER_SQRT_PI * m.exp(-x * x))
-    at_one = m.where(m.eq(m.abs(y), 1.0), y * float("inf"), x)
-    return m.where(m.abs(y) > 1.0, float("nan"), at_one)
+    w, _, near, far = _erfinv_parts(m, (1.0 - y) * (1.0 + y))
+    return y * m.where(m.eq(m.abs(y), 1.0), math.inf, m.where(w < 6.25, near, far))
 
 
 def _horner(x: Any, coefficients: tuple[float, ...]) -> Any:
@@ -303,10 +303,12 @@ def _horner(x: Any, coefficients: tuple[float, ...]) -> Any:
     return total
 
 
-_ERFINV_NEAR = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
-                -0.00125372503, -0.00417768164, 0.246640727, 1.50140941)  # fmt: skip
-_ERFINV_FAR = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
-               -0.0076224613, 0.00943887047, 1.00167406, 2.83297682)  # fmt: skip
+def _in_halves(x: Any, coefficients: tuple[float, ...]) -> Any:
+    """A long polynomial as two of x^2, neither of which waits for the other."""
+    odd, even = coefficients[::2], coefficients[1::2]  # of an even number of terms
+    return _horner(x * x, even) + x * _horner(x * x, odd)
+
+
 erfinv = unary(
     "erfinv",
     _erfinv_body,
@@ -318,19 +320,12 @@ erfinv = unary(
 
 
 def _ndtri_body(m: Any, p: Any) -> Any:
-    """By erfinv in the middle, and by Newton's steps on the logarithm of the tail elsewhere."""
-    upper = p > 0.5
-    q = m.where(upper, 1.0 - p, p)
-    size = -2.0 * m.log(m.min(q, 0.1))
-    y = m.sqrt(size - m.log(2 * math.pi * size))
-    for _ in range(4):
-        scaled = _erfcx_body(m, y * math.sqrt(0.5))
-        error = m.log(0.5 * scaled) - 0.5 * y * y + 0.5 * size
-        y = y + error * scaled * math.sqrt(math.pi / 2)
-    tail = m.where(m.eq(q, 0.0), math.inf, y)
-    middle = _erfinv_body(m, m.where(q > 0.1, 2.0 * p - 1.0, 0.0)) * math.sqrt(2.0)
-    out = m.where(q > 0.1, middle, m.where(upper, tail, -tail))
-    return m.where(q < 0.0, math.nan, out)
+    """sqrt(2) erfinv(2p - 1), of p itself, so that nothing cancels: where p is still smaller, by a
+    polynomial in 1 / root."""
+    w, root, near, far = _erfinv_parts(m, 4.0 * p * (1.0 - p))
+    tail = root * _in_halves(16.0 / root - 1.6, NDTRI_TAIL)
+    middle = m.where(w < 6.25, near, m.where(root < 6.0, far, tail))
+    return (2.0 * p - 1.0) * middle * math.sqrt(2.0)
 
 
 NDTRI = Pointwise(

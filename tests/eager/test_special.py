@@ -48,6 +48,28 @@ def test_lgamma():
         assert special_arrays.lgamma(np.array(5.0)).shape == ()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_erfinv_and_ndtri_as_far_as_numbers_reach(dtype):
+    """Against C's erfc, which tells of a unit of the result's last place 2 x^2 of its own."""
+    near_one = 2.0 ** -np.arange(1, 25 if dtype is np.float32 else 54)
+    y = np.concatenate([np.linspace(0.001, 0.999, 999), 1 - near_one]).astype(dtype)
+    x = eager.erfinv(eager.tensor(y)).numpy()
+    assert x.dtype == dtype and (eager.erfinv(eager.tensor(-y)).numpy() == -x).all()
+    powers = np.arange(1, 120 if dtype is np.float32 else 1000)
+    p = np.concatenate([np.linspace(0.001, 0.5, 500), 2.0**-powers]).astype(dtype)
+    z = -eager.special.ndtri(eager.tensor(p)).numpy() / math.sqrt(2)
+    for found, tail in ((x, 1 - y.astype(float)), (z, 2 * p.astype(float))):
+        wide = found.astype(float)
+        error = np.abs(_reference(math.erfc, wide) / tail - 1) / (1 + 2 * wide**2)
+        assert error.max() < 4 * np.finfo(dtype).eps, (tail[error.argmax()], error.max())
+    ends = eager.tensor([1.0, -1.0, -0.0, 1.5, np.nan], dtype=getattr(eager, np.dtype(dtype).name))
+    np.testing.assert_array_equal(
+        eager.erfinv(ends).numpy(), [np.inf, -np.inf, -0.0, np.nan, np.nan]
+    )
+    found = eager.special.ndtri((ends + 1) / 2).numpy()
+    np.testing.assert_array_equal(found, [np.inf, -np.inf, 0.0, np.nan, np.nan])
+
+
 def test_bessel_functions_satisfy_their_equations():
     """Wronskians, across the places where the series change; torch's J and Y are off by 1e-6."""
     x = eager.tensor(
