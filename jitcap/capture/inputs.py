@@ -14,7 +14,7 @@ import sys
 import traceback
 import weakref
 from collections.abc import Callable, Iterable
-from types import CodeType, FunctionType, GeneratorType, ModuleType
+from types import CodeType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from eager.core.tensor import Tensor
 from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
-from jitcap.base.origin import ANY, APART, Origin, siblings
+from jitcap.base.origin import ANY, APART, Computed, Fixed, Origin, result_of, siblings
 from jitcap.base.terms import Row, Term
 from jitcap.capture.bytecode import decode
 from jitcap.capture.epilogue_writes import Effect, Emitter
@@ -236,8 +236,34 @@ class Outside:
             raise Break("effect", f"{shadow.origin.show()} goes, which runs code")
 
     def key_of(self, key: Any) -> tuple[Any, Origin | None]:
-        """The real dictionary key that `key` stands for, and its origin if it is not a constant."""
+        """The real dictionary key that `key` stands for, and its origin if it is not a constant.
+
+        A tuple or a bound method is equal to another of equal parts, so one that the program makes
+        stands for the one of what its parts stand for."""
         shadow = self.by_twin.get(id(key))
-        if shadow is None or self.is_fixed(key):
+        if shadow is not None:
+            return (key, None) if self.is_fixed(key) else (shadow.real, shadow.origin)
+        if issubclass(type(key), frozenset):
+            if any(self.key_of(part)[1] for part in frozenset.__iter__(key)):
+                raise Break("opaque object", "a key is a set of objects, which has no order")
             return key, None
-        return shadow.real, shadow.origin
+        if issubclass(type(key), tuple):
+            parts = (*tuple.__iter__(key),)
+        elif type(key) is MethodType:
+            parts = key.__func__, key.__self__
+        else:
+            return key, None
+        found = [self.key_of(part) for part in parts]
+        if all(origin is None for _, origin in found):
+            return key, None
+        places = [o or Fixed(real, _label(real)) for real, o in found]
+        reals = tuple(real for real, _ in found)
+        if type(key) is MethodType:
+            return MethodType(*reals), result_of(MethodType, *places)
+        form = ("tuple", *(f"${i}" for i in range(len(places))))
+        return reals, Computed(tuple(places), form)
+
+
+def _label(part: Any) -> str:
+    """The name of a constant, which runs no code of the program's."""
+    return repr(part) if type(part) in (str, int) else f"a {type(part).__name__}"

@@ -11,6 +11,7 @@ import collections
 import functools
 import re
 from collections.abc import Callable
+from operator import is_not
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType
 from typing import Any, Final
 
@@ -396,13 +397,18 @@ class Session(base.Session):
     def known(self, value: Any) -> Any:
         """A run-time number (also inside a tuple) as its value, guarded; anything else as it is."""
         if isinstance(value, SymNumber):
-            found = numbers.concretize(self, value, value.pytype)
-            if found != found:
-                raise Break("data dependent", "a number that does not equal itself is looked at")
-            return found
+            return _known(self, value)
         if type(value) is tuple and any(isinstance(v, SymNumber | tuple) for v in value):
-            return tuple(map(self.known, value))
+            parts = tuple(map(self.known, value))
+            return parts if any(map(is_not, parts, value)) else value
         return value
+
+
+def _known(s: Session, number: SymNumber) -> Any:
+    found = numbers.concretize(s, number, number.pytype)
+    if found != found:
+        raise Break("data dependent", "a number that does not equal itself is looked at")
+    return found
 
 
 def inlined(s: Session, fn: FunctionType, args: Args, kwargs: Kwargs) -> Frame:
