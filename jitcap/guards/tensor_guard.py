@@ -188,7 +188,7 @@ class TensorLike(Guard):
     ) -> TensorLike:
         """`shape`, `layout` (strides in elements): with symbols for those that may differ."""
         array = tensor._array
-        sizes = tuple([None if isinstance(n, SymInt) else n for n in shape or array.shape])
+        sizes = _one(tuple([None if isinstance(n, SymInt) else n for n in shape or array.shape]))
         layout = None if is_contiguous(array) else layout or tensor._layout
         spans = () if layout is None else spanned(array)
         strides = layout and tuple(
@@ -333,6 +333,12 @@ class TensorLike(Guard):
         told = _describe(*given, str(value.device))
         told += _shown(value._storage) if self._asks else ""
         return f"{told}{'' if value._hooks is None else ' (hooks)'}"
+
+
+@functools.lru_cache(maxsize=256)  # a model has few shapes
+def _one(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    """One object for all equal shapes, which is kept once."""
+    return shape
 
 
 def _shown(kind: Asked | Storage) -> str:

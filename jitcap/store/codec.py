@@ -1,10 +1,11 @@
 """Kept versions: the objects that generated code and guards name, as JSON. value <-> JSON.
 
-JSON's own values stand for themselves, everything else is a list that begins with a tag. Reading
-makes numbers, containers, arrays and the records of `_families`, each field checked against its
-annotation. Functions, classes and modules are looked up by name (`names`); those of the program
-must be made of the same text. An object of the program that has no name is found at its place by
-the version itself (`Names.found`). Everything else refuses: a copy of it would not be it.
+JSON's own values stand for themselves, everything else is a list that begins with a tag, but for
+many records at once: those of one class are columns (`Writer.table`). Reading makes numbers,
+containers, arrays and the records of `families`, each field checked against its annotation.
+Functions, classes and modules are looked up by name (`names`); those of the program must be made of
+the same text. An object of the program that has no name is found at its place by the version itself
+(`Names.found`). Everything else refuses: a copy of it would not be it.
 """
 
 from __future__ import annotations
@@ -12,15 +13,12 @@ from __future__ import annotations
 import base64
 import collections
 import enum
-import functools
 import math
 import operator
 import re
 import sys
-import types
-import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count, repeat
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
@@ -32,13 +30,9 @@ from eager.base import lazy_imports
 from eager.base.dtype import DType
 from eager.core import attributes, tape
 from eager.core.op import REGISTRY, Op
-from eager.core.stand_in import Asked
 from eager.device import Size, device, places
 from eager.device import default as default_device
-from eager.sizes.aval import Aval
 from eager.sizes.symint import SymInt
-from jitcap.autodiff.double_backward import Call, Tape, Value
-from jitcap.autodiff.joint import Joint, Segment
 from jitcap.base.call_policy import is_library_module
 from jitcap.base.origin import Origin
 from jitcap.compile.graph_cache import DTYPES
@@ -50,6 +44,7 @@ from jitcap.guards.class_guard import ABSENT, Classes
 from jitcap.guards.guard import Guard
 from jitcap.guards.size_guard import LastSizes
 from jitcap.guards.tensor_guard import Seen
+from jitcap.store import records
 from jitcap.store.allowlist import (
     MEMBERS,
     Unreadable,
@@ -75,39 +70,11 @@ _OWN: Final = {
 _OWN_NAMES: Final = {id(value): name for name, value in _OWN.items()}
 _INT_BITS: Final = 10_000  # beyond, Python does not read the digits
 _PLAIN: Final = (type(None), bool, int, float, str)
-_AS_THEY_ARE: Final = frozenset({type(None), bool, float, str})
+_TOLD_APART: Final = ({bool}, {int}, {str})  # types whose values are equal if they are the same
 _CONTAINERS: Final[dict[type, str]] = {
     list: "list", tuple: "tuple", set: "set", frozenset: "frozenset", Size: "Size",
 }  # fmt: skip
 _MAKE: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {n: t for t, n in _CONTAINERS.items()}
-
-
-@functools.cache
-def _families() -> dict[str, type]:
-    """The records: guards, origins, and what they are made of."""
-    found: dict[str, type] = {
-        c.__name__: c for c in (Asked, Aval, Joint, Segment, Tape, Call, Value, ir.Where)
-    }
-    stack: list[type] = [Guard, Origin]
-    while stack:
-        cls = stack.pop()
-        stack += cls.__subclasses__()
-        if cls.__module__.startswith("jitcap."):  # a slotted class lives beside its first draft
-            own = vars(sys.modules[cls.__module__])[cls.__qualname__]
-            found[f"{cls.__module__}.{cls.__qualname__}"] = own
-    return found
-
-
-@functools.cache
-def _written_as() -> dict[type, tuple[str, Callable[[Any], tuple[Any, ...]]]]:
-    """The name of each record, and what gives the values of its fields."""
-    return {cls: (name, _values_of(_fields(cls))) for name, cls in _families().items()}
-
-
-def _values_of(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    if len(names) > 1:
-        return operator.attrgetter(*names)
-    return lambda record: tuple([getattr(record, name) for name in names])
 
 
 # ---- to disk
@@ -121,8 +88,9 @@ class Writer:
         self.known = known
         self._codes = codes  # takes those whose text is compared
         self._written: dict[int, int] = {}
+        self._rows: dict[Any, int] = {}  # guards and origins of a table
         self._keep: list[Any] = []
-        self._families = _written_as()
+        self._families = records.names()
 
     def write(self, value: Any) -> Any:
         """JSON of `value`. Raises Unkept."""
@@ -138,25 +106,73 @@ class Writer:
         if number is not None:
             return ["again", number]
         family = self._families.get(kind)
+        if isinstance(value, Guard | Origin) and value in self._rows:
+            return ["again", self._rows[value]]
         try:
             if family is not None:
-                written: list[Any] = ["record", family[0]]
-                for x in family[1](value):
-                    if type(x) not in _AS_THEY_ARE:  # most are places and classes that were written
-                        number = self._written.get(id(x))
-                        x = self.write(x) if number is None else ["again", number]
-                    written.append(x)
+                parts = records.columns(kind, (value,))
+                written: list[Any] = ["record", family, *[self.write(x) for (x,) in parts]]
             else:
                 written = [*self._parts(value, kind)]
         except RecursionError:
             raise Unkept("what is nested too deeply") from None
-        self._written[id(value)] = len(self._written)
+        self._written[id(value)] = len(self._keep)
         self._keep.append(value)
         return written
+
+    def table(self, guards: Sequence[Guard]) -> list[Any]:
+        """JSON of guards, those of one class as columns, behind the places that they refer to; and
+        the number of each. Raises Unkept."""
+        groups: list[Any] = []
+        try:
+            self._group(guards, groups)
+        except RecursionError:
+            raise Unkept("what is nested too deeply") from None
+        return [groups, [*map(self._rows.__getitem__, guards)]]
+
+    def _group(self, rows: Iterable[Guard | Origin], groups: list[Any]) -> None:
+        classes: dict[type, list[Any]] = {}
+        for row in dict.fromkeys(rows):
+            if row not in self._rows:
+                classes.setdefault(type(row), []).append(row)
+        for cls, found in classes.items():
+            if cls not in self._families:
+                raise Unkept(f"a {cls.__qualname__}")
+            columns = records.columns(cls, found)
+            for column in filter(self._are_places, columns):
+                self._group(column, groups)
+            new = [row for row in found if row not in self._rows]
+            if len(new) < len(found):  # some of them refer to the others
+                columns = records.columns(cls, new)
+            if new:
+                group = [self._families[cls], *map(self._column, columns, count())]
+                groups += [group] if columns else [group] * len(new)
+                self._rows.update(zip(new, count(len(self._keep)), strict=False))
+                self._keep += new
+
+    def _are_places(self, values: Sequence[Any]) -> bool:
+        """True for origins, which are told apart by identity."""
+        return isinstance(values[0], Origin) and {*map(type, values)} <= self._families.keys()
+
+    def _column(self, values: Sequence[Any], at: int) -> list[Any]:
+        """A field of many rows, the first field `at` 0: the value that all have, or what each has:
+        the numbers of places, or the different values, and numbers among these."""
+        if at and all(map(operator.is_, values, repeat(values[0]))):
+            return [self.write(values[0])]
+        if self._are_places(values):
+            return [None, [*map(self._rows.__getitem__, values)]]
+        keys = values if {*map(type, values)} in _TOLD_APART else [*map(id, values)]
+        different = dict(zip(keys, values, strict=True))
+        numbers = dict(zip(different, count(), strict=False))
+        return [[*map(self.write, different.values())], [*map(numbers.__getitem__, keys)]]
 
     def _parts(self, value: Any, kind: type) -> Iterator[Any]:
         if id(value) in _OWN_NAMES:
             return iter(("own", _OWN_NAMES[id(value)]))
+        if kind is tuple and value and self._are_places(value):
+            numbers = [*map(self._rows.get, value)]
+            if None not in numbers:
+                return iter(("places", *numbers))
         if kind in _CONTAINERS:
             items = sorted(value, key=repr) if kind in (set, frozenset) else value
             return iter((_CONTAINERS[kind], *map(self.write, items)))
@@ -323,6 +339,22 @@ class Reader:
         self._values.append(value)
         return value
 
+    def table(self, data: Any) -> list[Any]:
+        """The records of a `Writer.table`. Raises Unreadable."""
+        try:
+            groups, numbers = data
+            for name, *columns in groups:
+                self._values += records.made(name, [self._column(*column) for column in columns])
+            return [self._values[_index(n)] for n in numbers]
+        except _FAULTS as error:
+            raise Unreadable(f"{type(error).__name__}: {error}") from error
+
+    def _column(self, given: Any, *numbers: Any) -> list[Any]:
+        if not numbers:
+            return [self._read(given)]
+        values = self._values if given is None else [*map(self._read, given)]
+        return [values[_index(n)] for n in numbers[0]]
+
 
 def _only(kind: type, value: Any) -> Any:
     if type(value) is not kind:
@@ -360,48 +392,8 @@ def _read_array(reader: Reader, name: str, shape: list[Any], order: list[Any], t
 
 
 def _read_record(reader: Reader, name: str, *parts: Any) -> Any:
-    cls = _families()[name]
-    values = [reader._read(part) for part in parts]
-    hints = _hints(cls)
-    if len(values) != len(hints) or not all(map(_fits, values, hints)):
-        raise Unreadable(f"no {name}")
-    return cls(*values)
-
-
-@functools.cache
-def _fields(cls: type) -> tuple[str, ...]:
-    """The names of a record's fields, in order."""
-    return tuple(getattr(cls, "_fields", ())) or tuple(f.name for f in fields(cls))
-
-
-@functools.cache
-def _hints(cls: type) -> tuple[Any, ...]:
-    hints = typing.get_type_hints(cls)
-    return tuple(hints[name] for name in _fields(cls))
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """True if a value is of an annotation's type."""
-    if hint is Any:
-        return True
-    whole, parts = typing.get_origin(hint), typing.get_args(hint)
-    if whole is types.UnionType or whole is typing.Union:
-        return any(_fits(value, part) for part in parts)
-    if whole is tuple and parts[-1:] == (...,):
-        return type(value) is tuple and all(_fits(v, parts[0]) for v in value)
-    if whole is tuple:
-        fits = type(value) is tuple and len(value) == len(parts)
-        return fits and all(map(_fits, value, parts))
-    if whole is frozenset:
-        return type(value) is frozenset and all(_fits(v, parts[0]) for v in value)
-    if whole is dict:
-        pairs = value.items() if type(value) is dict else ()
-        return type(value) is dict and all(all(map(_fits, pair, parts)) for pair in pairs)
-    if type(value) is bool or hint is bool:
-        return type(value) is hint
-    if type(value) is SymInt:
-        return hint is int
-    return issubclass(type(value), whole or hint)
+    (record,) = records.made(name, [[reader._read(part)] for part in parts])
+    return record
 
 
 # NumPy's for arrays of the host, eager's for those on a device.
@@ -512,6 +504,7 @@ _READ: Final[dict[str, Callable[..., Any]]] = {
     "array": _read_array,
     "scalar": lambda r, *parts: _read_array(r, *parts)[()],
     "record": _read_record,
+    "places": lambda r, *numbers: tuple([r._values[_index(n)] for n in numbers]),
     "seen": _read_seen,
     "sizes": _read_sizes,
     "size": _read_size,

@@ -217,7 +217,7 @@ def _files(captured: Captured, fn: Any, varying: frozenset[str], has_graph: bool
     known = Writer({id(value): name for name, value in namespace.items()}, codes)
     graph = captured.joint or captured.graph if has_graph else None
     rest = {
-        "guards": [known.write(guard) for guard in captured.guards.items],
+        "guards": known.table(captured.guards.items),
         "graph": known.write(graph),
     }
     return Files(start, json.dumps(rest).encode(), has_graph)
@@ -300,7 +300,7 @@ class Recalled:
         """The guards; the graph, if there is no executable on disk."""
         data = json.loads(self._rest)
         reader = Reader(self.names)
-        guards = [reader.read(row) for row in data["guards"]]
+        guards = reader.table(data["guards"])
         graph = reader.read(data["graph"])
         if not all(isinstance(g, Guard) for g in guards):
             raise Unreadable("no guards")
