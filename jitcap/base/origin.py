@@ -35,6 +35,7 @@ class Origin:
 
     in_frame: ClassVar[bool] = False  # whether a live frame holds it
     is_size: ClassVar[bool] = False  # whether it is the size of a tensor
+    of_object: ClassVar[bool] = False  # whether it is part of an object, the same at each call
     shows: ClassVar[str] = ""
 
     def parents(self) -> tuple[Origin, ...]:
@@ -98,6 +99,7 @@ class Fixed(Origin):
     """An object that is fixed for this entry: the root function's globals, a cell, a class."""
 
     shows = "{o.label}"
+    of_object = True
     value: Any
     label: str
 
@@ -203,6 +205,7 @@ class Attribute(Step):
     """`base.name`, for slots, modules' and classes' attributes, and attributes of builtin types."""
 
     shows = "{o.base}.{o.name}"
+    of_object = True
     name: str
 
     def term(self, var: Variable, bind: Bind) -> Term:
@@ -213,6 +216,7 @@ class Attribute(Step):
 class DictOf(Step):
     """The instance dictionary. `by`: what reads it where a class has a `__getattribute__`."""
 
+    of_object = True
     by: Any = None
 
     def term(self, var: Variable, bind: Bind) -> Term:
@@ -262,6 +266,7 @@ class ItemBy(Step):
     """`base[key]` where the key is itself an object from outside (`optimizer.state[p]`)."""
 
     shows = "{o.base}[{o.key}]"
+    of_object = True
     key: Origin
     by: Any = None
 

@@ -104,7 +104,7 @@ class Names:
 
     def __init__(self) -> None:
         self.namespace: dict[str, Any] = {}
-        self.variables: dict[int, str] = {}
+        self.variables: dict[Origin, str] = {}
         self._bound: dict[int, str] = {}
         self._reads: dict[Term, str] = {}  # what is read -> the variable that holds it
         self.rows: list[Row] = []
@@ -155,21 +155,19 @@ class Names:
 
     def var(self, origin: Origin) -> str:
         """The variable that holds the value at `origin`; its reading is appended when it is new."""
-        known = self.variables.get(id(origin))
+        known = self.variables.get(origin)
         if known is not None:
             return known
         stack = [origin]
-        while id(origin) not in self.variables:
-            missing = [p for p in stack[-1].parents() if id(p) not in self.variables]
+        while stack:
+            missing = [p for p in stack[-1].parents() if p not in self.variables]
             if missing:  # not by recursion: a sum of a loop is as deep as the loop is long
                 stack += reversed(missing)
             else:
                 self._read(stack.pop())
-        return self.variables[id(origin)]
+        return self.variables[origin]
 
     def _read(self, origin: Origin) -> None:
-        if id(origin) in self.variables:
-            return
         name = term = origin.term(self.var, self.bind)
         if type(term) is tuple:
             known = self._reads.get(term)
@@ -178,13 +176,11 @@ class Names:
                 inside = self.block is not None and self.block.computes(origin)
                 rows = self.block.rows if self.block and inside else self.rows
                 rows.append(("let", name, term))
-        self.variables[id(origin)] = name
-        self.keep.append(origin)
+        self.variables[origin] = name
 
     def later(self, drawn: Drawn) -> Row:
         """The row, for after the guards, that draws a number."""
-        self.variables[id(drawn)] = drawn.name
-        self.keep.append(drawn)
+        self.variables[drawn] = drawn.name
         return ("let", drawn.name, drawn.term(self.var, self.bind))
 
     def named(self, term: Term) -> Term:
@@ -282,8 +278,14 @@ class Equals(Guard):
 
     @property
     def is_short(self) -> bool:
-        # Most tuples are the very one that was found: they are known by it.
         return not isinstance(self.origin, Computed) and type(self.value) is not tuple
+
+    def row(self, names: Names) -> tuple[Term, tuple[str, Any]] | None:
+        if type(self.value) is not tuple or isinstance(self.origin, Computed):
+            return None
+        _, like = condition(self.value, "v", names.bind)[1:]
+        # Most tuples are the very one that was found: they are known by it.
+        return ("or", ("is", "v", "i"), like), (names.var(self.origin), self.value)
 
     def test(self, names: Names) -> Term:
         return condition(self.value, names.var(self.origin), names.bind)
@@ -342,6 +344,9 @@ class Length(Guard):
     def is_short(self) -> bool:
         return self.by is None
 
+    def key(self) -> tuple[Any, ...]:
+        return Length, id(self.origin), identity(self.n), id(self.by)
+
     def test(self, names: Names) -> Term:
         v = names.var(self.origin)
         count = ("len", v) if self.by is None else ("call", names.bind(self.by), v)
@@ -364,6 +369,9 @@ class Absent(Guard):
     @property
     def is_short(self) -> bool:
         return self.by is None and type(self.name) in (int, str)
+
+    def key(self) -> tuple[Any, ...]:
+        return Absent, id(self.origin), identity(self.name), id(self.by)
 
     def test(self, names: Names) -> Term:
         return absence(constant(self.name, names.bind), names.var(self.origin), self.by, names)

@@ -6,7 +6,7 @@ two places; parameters and their state in loops; short tests as one condition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from typing import Any, Final
 
@@ -118,58 +118,66 @@ def _alone(guards: Iterable[Guard], names: Names) -> list[Guard]:
 def _by_depth(guards: list[Guard]) -> Iterator[tuple[list[Guard], list[list[Place]]]]:
     """The guards, by the number of guards of what each is read from: those that are tested for
     themselves, types first, and those for loops over places alike."""
-    guarded = {id(g.origin) for g in guards}
-    depths: dict[int, int] = {}
-
-    def depth(origin: Origin) -> int:
-        known = depths.get(id(origin))
-        if known is None:
-            above = [depth(p) + (id(p) in guarded) for p in origin.parents()]
-            known = depths[id(origin)] = max(above) if above else 0
-        return known
-
-    alike = _alike(guards, depth)
-    in_loops = {id(g) for places in alike for _, own in places for g in own}
+    depths, inner = _depths(guards)
+    alike = _alike(guards, depths, inner)
+    in_loops = {g for places in alike for _, own in places for g in own}
     levels: dict[float, tuple[list[Guard], list[list[Place]]]] = {}
     for guard in guards:
-        if id(guard) not in in_loops:
-            level = inf if guard.after_rows else max(map(depth, guard.places()), default=0)
+        if guard not in in_loops:
+            level = inf if guard.after_rows else max([depths[p] for p in guard.places()], default=0)
             levels.setdefault(level, ([], []))[0].append(guard)
     for places in alike:
-        levels.setdefault(depth(places[0][0]), ([], []))[1].append(places)
+        levels.setdefault(depths[places[0][0]], ([], []))[1].append(places)
     for level in sorted(levels):
         alone, loops = levels[level]
         yield sorted(alone, key=lambda g: type(g) is not TypeIs), loops
 
 
-def _alike(guards: list[Guard], depth: Callable[[Origin], int]) -> list[list[Place]]:
+def _depths(guards: list[Guard]) -> tuple[dict[Origin, int], set[Origin]]:
+    """The number of guards that each place lies behind, and the places of which more is read."""
+    guarded = {guard.origin for guard in guards}
+    depths: dict[Origin, int] = {}
+    inner: set[Origin] = set()
+    for guard in guards:
+        stack = [*guard.places()]
+        while stack:
+            origin = stack[-1]
+            above = () if origin in depths else origin.parents()
+            missing = [p for p in above if p not in depths]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            if above or origin not in depths:
+                inner.update(above)
+                depths[origin] = max([depths[p] + (p in guarded) for p in above], default=0)
+    return depths, inner
+
+
+def _alike(
+    guards: list[Guard], depths: Mapping[Origin, int], inner: set[Origin]
+) -> list[list[Place]]:
     """Places of which the same is asked, where there are many. What is found in one, and only
-    looked at for itself, is asked with it."""
-    inner: set[int] = set()  # what more is read of, or what is compared with something
+    looked at for itself, is asked with it: no `inner` place, of which more is read."""
     plain: list[Guard] = []
     for guard in guards:
         if guard.is_short or type(guard) is TypeIs:
             plain.append(guard)
         else:
-            inner.update(map(id, guard.places()))
-        stack = [p for place in guard.places() for p in place.parents()]
-        while stack:
-            origin = stack.pop()
-            if id(origin) not in inner:
-                inner.add(id(origin))
-                stack += origin.parents()
-    asked: dict[int, Place] = {}
+            inner.update(guard.places())
+    asked: dict[Origin, list[Guard]] = {}
     for guard in plain:
         place = guard.origin
-        if type(place) is Item and place.by is None and id(place) not in inner:
+        if type(place) is Item and place.by is None and place not in inner:
             place = place.base
-        own_type = type(guard) is TypeIs and place is guard.origin  # tested before all else
-        if place.parents() and not own_type:
-            asked.setdefault(id(place), (place, []))[1].append(guard)
+        elif type(guard) is TypeIs:
+            continue  # tested before all else
+        if place.parents():
+            asked.setdefault(place, []).append(guard)
     groups: dict[Any, list[Place]] = {}
-    for place, own in asked.values():
+    for place, own in asked.items():
         own.sort(key=lambda g: type(g) is not TypeIs)
-        key = depth(place), frozenset([_question(guard, place) for guard in own])
+        key = depths[place], frozenset([_question(guard, place) for guard in own])
         groups.setdefault(key, []).append((place, own))
     return [places for places in groups.values() if len(places) >= _MANY]
 
@@ -188,15 +196,15 @@ def _loop(places: list[Place], names: Names) -> Row:
     """The tests of places of which the same is asked."""
     first, own = places[0]
     read: dict[str, Term] = {}
-    for origin in {id(g.origin): g.origin for g in own if g.origin is not first}.values():
-        name = names.variables[id(origin)] = f"x{len(read)}"
+    for origin in dict.fromkeys(g.origin for g in own if g.origin is not first):
+        name = names.variables[origin] = f"x{len(read)}"
         read[name] = origin.term(names.var, names.bind)
     start = len(names.rows)
     test = every(*[guard.test(names) for guard in own])
     names.rows[start:] = [filled(row, read) for row in names.rows[start:]]  # what the first finds
     for guard in own if read else ():
         if guard.origin is not first:
-            names.variables.pop(id(guard.origin), None)
+            names.variables.pop(guard.origin, None)
     given = {names.var(first): "v"}
     lets = [("let", name, filled(term, given)) for name, term in read.items()]
     every_place = ("tuple", *[names.var(place) for place, _ in places])
@@ -233,6 +241,10 @@ def _conditions(tests: list[Term], names: Names) -> None:
 def _loops(tables: dict[Term, list[tuple[str, Any]]], names: Names) -> None:
     """One loop per condition that rows share; the tables are empty afterwards."""
     for test, rows in tables.items():
+        if len(rows) == 1 and test[0] == "or":
+            ((place, constant),) = rows
+            names.rows.append(("hold", filled(test, {"v": place, "i": names.bind(constant)})))
+            continue
         places = ("tuple", *(place for place, _ in rows))
         constants = names.bind(tuple(constant for _, constant in rows))
         names.rows.append(("each", places, constants, test))

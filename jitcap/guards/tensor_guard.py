@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from eager.core.tensor import Tensor
 from eager.device.array import DeviceArray
 from eager.sizes.aval import contiguous_strides
 from eager.sizes.symint import SymInt
-from jitcap.base.origin import Attribute, DictOf, Fixed, ItemBy, Origin
+from jitcap.base.origin import Origin
 from jitcap.base.terms import Term, attribute, every, method, python, text
 from jitcap.guards.guard import Guard, Names
 
@@ -145,16 +145,13 @@ def laid_out(
 
 def is_argument(origin: Origin) -> bool:
     """True if a tensor comes with the call, another one each time: not as part of an object."""
-    place: Origin | None = origin
-    while place is not None:
-        if isinstance(place, _PARTS_OF_OBJECTS):
-            return False
+    place = origin
+    while not place.of_object:
         above = place.parents()
-        place = above[0] if above else None
-    return True
-
-
-_PARTS_OF_OBJECTS: Final = (Fixed, DictOf, Attribute, ItemBy)
+        if not above:
+            return True
+        place = above[0]
+    return False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -268,7 +265,7 @@ class TensorLike(Guard):
         assert not self.has_symbols
         if self.strides is not None:
             return self.strides
-        return tuple(s * self.dtype.itemsize // self.unit for s in contiguous_strides(self.shape))
+        return _row_major(self.shape, self.dtype.itemsize // self.unit)
 
     def _array_tests(self, names: Names, v: str) -> list[Term]:
         array = attribute(v, "_array")
@@ -339,6 +336,12 @@ class TensorLike(Guard):
 def _one(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
     """One object for all equal shapes, which is kept once."""
     return shape
+
+
+@functools.lru_cache(maxsize=256)
+def _row_major(shape: tuple[Any, ...], unit: int) -> tuple[int, ...]:
+    """Strides of what is contiguous."""
+    return tuple([stride * unit for stride in contiguous_strides(shape)])
 
 
 def _shown(kind: Asked | Storage) -> str:
