@@ -166,15 +166,14 @@ def _checked(leaf: Any, dim: Any) -> Any:
 
 
 def _size(func: Any, pairs: list[tuple[Any, Any]]) -> int:
-    name = _name(func)
     if not pairs:
-        raise ValueError(f"vmap({name}): Trying to vmap over no arguments")
+        raise ValueError(f"vmap({_name(func)}): Trying to vmap over no arguments")
     sizes = [x.shape[d] for x, d in pairs if d is not None]
     if not sizes:
-        raise ValueError(f"vmap({name}): in_dims has no dimension to vmap over")
+        raise ValueError(f"vmap({_name(func)}): in_dims has no dimension to vmap over")
     if any(n != sizes[0] for n in sizes):
         raise ValueError(
-            f"vmap({name}): Expected all tensors to have the same size in the mapped dimension, "
+            f"vmap({_name(func)}): Expected all tensors to have the same size in the mapped dimension, "
             f"got sizes {sizes} for the mapped dimension"
         )
     return sizes[0]

@@ -28,6 +28,7 @@ import numpy as np
 from eager.compiler import NO_CAPTURE
 from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
+from eager.core.traced import Traced
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import (
     HOST_MODULES,
@@ -59,7 +60,7 @@ from jitcap.capture.kinds.base import (
     kind_of,
     of,
 )
-from jitcap.capture.kinds.cells import closure_cell
+from jitcap.capture.kinds.cells import closure_cell, is_empty
 from jitcap.capture.kinds.constants import (
     GENERATORS,
     OPAQUE,
@@ -71,7 +72,7 @@ from jitcap.capture.kinds.constants import (
 from jitcap.capture.kinds.deferred import defer
 from jitcap.capture.kinds.mappings import touch
 from jitcap.capture.kinds.modules import globals_of
-from jitcap.capture.kinds.native_proxies import Callback
+from jitcap.capture.kinds.native_proxies import Callback, NativeProxy
 from jitcap.capture.kinds.objects import ObjectKind, fields_of, own_field
 from jitcap.guards.guard import CodeIs, Equals, Is, Length, TypeIs
 
@@ -93,6 +94,9 @@ class ReentryKind(NativeKind):
 
     def call(self, s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return s.call(fn._fn, args, kwargs)
+
+    def rebuild(self, make: Emitter, value: Callback) -> Term:
+        return make.expr(value._fn)
 
 
 @of(FunctionType)
@@ -117,7 +121,8 @@ class FunctionKind(NativeKind):
         return value if is_native(value) else s.reentry(value)
 
     def rebuild(self, make: Emitter, value: FunctionType) -> Term:
-        if not make.is_made(value) or make.is_fixed(value) or _importable(value):
+        made = make.is_made(value) or _holds_lent(value)
+        if not made or make.is_fixed(value) or _importable(value):
             return make.names.bind(value)  # it was there: what a class holds is that very object
         code, scope = make.names.bind(value.__code__), make.names.bind(value.__globals__)
         cells = ("tuple", *make.all(value.__closure__)) if value.__closure__ else "None"
@@ -211,6 +216,20 @@ def _importable(fn: FunctionType) -> bool:
     for part in fn.__qualname__.split("."):
         found = getattr(found, part, None)
     return found is fn
+
+
+def _holds_lent(fn: FunctionType) -> bool:
+    """True if native code made the function of what the program gave it (`vmap(fn)`), which is
+    this capture's in its cells."""
+    for cell in fn.__closure__ or ():
+        held = None if is_empty(cell) else cell.cell_contents
+        if isinstance(held, Callback | NativeProxy):
+            return True
+        if isinstance(held, Tensor) and isinstance(held._array, Traced):
+            return True
+        if type(held) is FunctionType and held is not fn and _holds_lent(held):
+            return True
+    return False
 
 
 def _is_global(origin: Origin) -> bool:

@@ -120,7 +120,11 @@ def called_back(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 class Callback:
-    """A Python callable in the hands of native code: calling it comes back to the interpreter."""
+    """A Python callable in the hands of native code: calling it comes back to the interpreter.
+
+    What wraps it takes its `__dict__`, which has what the callable's has, and nothing of ours."""
+
+    __slots__ = ("__code__", "__dict__", "__weakref__", "_fn", "_session")
 
     def __init__(self, s: Session, fn: Any) -> None:
         if type(fn) is not functools.partial:  # which has no name; asking it for more changes it

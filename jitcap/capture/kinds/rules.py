@@ -29,6 +29,7 @@ from jitcap.capture.kinds.constants import (
     ExceptionKind,
     FileKind,
     ForeignKind,
+    OpaqueKind,
 )
 from jitcap.capture.kinds.functions import CustomKind, EnumKind, HostKind, JittedKind, LoaderKind
 from jitcap.capture.kinds.iterators import IteratorKind
@@ -61,8 +62,18 @@ class FlagsKind(ForeignKind):
         self.setattr(s, obj, "", value)
 
 
+class LentKind(OpaqueKind):
+    """An instance of the program that native code put where the program finds it."""
+
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
+        return real._value  # of this capture: no outside
+
+    def rebuild(self, make: Emitter, value: Any) -> Term:
+        return make.expr(value._value)
+
+
 _BY_BASE: Final[tuple[tuple[Any, Kind], ...]] = (
-    (NativeProxy, OPAQUE),
+    (NativeProxy, LentKind()),
     (Tensor, TensorKind()),
     (Op, KINDS[types.CodeType]),  # a record of the library
     (type, ClassKind()),
