@@ -71,7 +71,7 @@ def test_what_wraps_it_takes_the_attributes_of_the_function():
         f.label = "twice"
         made = eager.vmap(f)
         graph_break()
-        return made(x), sorted(vars(made)), made.label
+        return made(x), hasattr(made, "_session"), made.label
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
