@@ -43,7 +43,7 @@ from jitcap.pipeline import (
     region_of,
 )
 from jitcap.store import versions
-from jitcap.versions.dynamism import Varying
+from jitcap.versions.dynamism import NEAR, Varying
 from jitcap.versions.plain import Plain
 from jitcap.versions.version import MISS, STANCE, Call, Compiled, Options, Room
 
@@ -54,7 +54,6 @@ WHOLE: Final = frozenset(
     {"async", "version", "aliasing", "builtins", "finalizer", "frames", "device"}
 )
 FILLS: Final = 3  # calls that fill a cache and run plainly, before the program is split around it
-NEAR: Final = 4  # versions among which the nearest is looked for: each of their guards is tested
 REFUSALS: Final = 3  # refused captures, one after the other, from which on they get rare
 
 
@@ -422,12 +421,11 @@ def _record_recompile(
     entries: Entries, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
 ) -> None:
     """Say which guard of the nearest version failed (the fewest guards did); what varies from the
-    last one is generalised."""
+    last one, and from the nearest of the others, is generalised."""
     compiled: list[Version] = [job.captured for job in entries.jobs.all[:NEAR]]
     compiled += [entries.compiled[version].captured for version in entries.versions[:NEAR]]
     if not compiled:
         return
-    captured: Any = compiled[0]
     nearest = min(compiled, key=lambda v: misfit(v, args, kwargs))
     reason = why_not(nearest, args, kwargs) or "another thread changed what is guarded"
     record = Recompile(entries.name, reason)
@@ -438,7 +436,7 @@ def _record_recompile(
         raise RuntimeError(f'stance("fail_on_recompile"): {record}')
     if config.debug >= 2:
         say(f"recompile {record}")
-    entries.varying.learn(captured, args, kwargs)
+    entries.varying.learn(compiled, args, kwargs)
 
 
 def _count(entries: Entries, made: Compiled, seconds: float, how: str = "") -> None:

@@ -173,8 +173,8 @@ def _size(func: Any, pairs: list[tuple[Any, Any]]) -> int:
         raise ValueError(f"vmap({_name(func)}): in_dims has no dimension to vmap over")
     if any(n != sizes[0] for n in sizes):
         raise ValueError(
-            f"vmap({_name(func)}): Expected all tensors to have the same size in the mapped dimension, "
-            f"got sizes {sizes} for the mapped dimension"
+            f"vmap({_name(func)}): Expected all tensors to have the same size in the mapped "
+            f"dimension, got sizes {sizes} for the mapped dimension"
         )
     return sizes[0]
 

@@ -241,8 +241,8 @@ class Splitter:
             self._state.full = True
             return None
         self._again = point.plain
-        for _, last in point.versions[:1]:
-            point.varying.learn(last, live(frame), {})
+        if point.versions:
+            point.varying.learn([known for _, known in point.versions], live(frame), {})
         varying = point.varying.known()
         static = frozenset(name for name in varying if not sizes.is_size(name))
         plain = static | (varying & {sizes.DATA})

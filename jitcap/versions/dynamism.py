@@ -12,7 +12,9 @@ is known outlives the versions that it was learnt from.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,12 +23,13 @@ from eager.core.tensor import Tensor
 from jitcap.base.marks import any_marked
 from jitcap.base.origin import ANY, APART, Item, siblings
 from jitcap.capture import sizes
-from jitcap.capture.result import Version
+from jitcap.capture.result import Version, misfit
 from jitcap.capture.sizes import counted, growing
 from jitcap.compile.backends import takes_symbols
 from jitcap.guards.guard import Equals, Guard, Is, Length, Same, failing
 from jitcap.versions.version import Options
 
+NEAR: Final = 4  # versions among which the nearest is looked for: each of their guards is tested
 MANY: Final = 4  # of a row vary: then all of them do
 RISES: Final = 6  # a list of which nobody knows more may well have as many lengths in any order
 
@@ -49,13 +52,22 @@ class Varying:
         names = {sizes.ALL} if symbols and options.dynamic else set()
         return Varying(symbols=symbols, names=names, whole=options.fullgraph)
 
-    def learn(self, version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Note what these arguments change of what `version` was compiled for."""
+    def learn(
+        self, versions: Sequence[Version], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Note what these arguments change of what versions were compiled for, the last used first:
+        of that one, and of the nearest of the others, as a counter that another way of the program
+        moved is a constant of this one's only."""
         found: set[str] = set()
-        for guard, _, value in failing(version.guards.items, args, kwargs):
+        for guard, _, value in failing(versions[0].guards.items, args, kwargs):
             found |= _names(guard, value)
             if isinstance(guard, Length) and isinstance(value, list | deque) and not self.whole:
                 self._measure(guard, value)
+        misfits = [misfit(version, args, kwargs) for version in versions[1:NEAR]]
+        for version, count in zip(versions[1:], misfits, strict=False):
+            if count == min(misfits) < math.inf:
+                for guard, _, value in failing(version.guards.items, args, kwargs):
+                    found |= _names(guard, value)
         if not self.symbols:
             found = {name for name in found if not sizes.is_size(name)}
         elif found:
