@@ -82,6 +82,7 @@ class Emitter(Protocol):
     session: Any
     names: Unnamed
     rows: list[Row]
+    early: set[int]  # ids of what contains itself
     reporting: bool  # whether what is made is only shown by a call of the host
     writes: list[Any]  # (shadow of a tensor, the value that its memory takes)
 

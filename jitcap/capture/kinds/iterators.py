@@ -4,6 +4,7 @@ One from outside is opaque; what the program makes is Python's own, or asks the 
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -19,11 +20,12 @@ from jitcap.capture.interpret import Generator
 from jitcap.capture.kinds.base import Args, Kwargs, Session, kind_of, of
 from jitcap.capture.kinds.constants import OPAQUE, NativeKind
 
-# Not those of sets and dictionaries, which know no place in another one.
+# Not those of sets, which know no place in another one.
 _RESUMABLE: Final[tuple[Any, ...]] = (
     type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(reversed([])),
     enumerate, zip, reversed,
 )  # fmt: skip
+_OF_DICTS: Final = {type(iter(getattr({}, view)())): view for view in ("keys", "values", "items")}
 
 
 _OF_GENERATORS: Final = ("send", "throw", "close", "__iter__", "__next__", "__del__")
@@ -38,6 +40,8 @@ class IteratorKind(NativeKind):
 
     def rebuild(self, make: Emitter, value: Any) -> Term:
         """Iterator in its present state."""
+        if type(value) in _OF_DICTS and (place := _place(make, value)) is not None:
+            return make.call(begun, place[0], _OF_DICTS[type(value)], place[1])
         if not isinstance(value, _RESUMABLE):
             return super().rebuild(make, value)
         new, args, *state = value.__reduce__()
@@ -45,6 +49,33 @@ class IteratorKind(NativeKind):
         if state and state[0] is not None:
             make.rows.append(("do", method(name, "__setstate__", make.expr(state[0]))))
         return name
+
+
+def _place(make: Emitter, iterator: Any) -> tuple[dict[Any, Any], int] | None:
+    """The dictionary that an iterator runs through and how many items it has given; None where one
+    that begins anew would not come to the same place."""
+    table = next((part for part in gc.get_referents(iterator) if isinstance(part, dict)), None)
+    shadow = make.session.outside.shadow(table)
+    if table is None or id(table) in make.early or (shadow is not None and shadow.changed()):
+        return None
+    try:
+        left = iterator.__reduce__()[1][0]
+    except RuntimeError:  # the dictionary has another size now
+        return None
+    whole = [*getattr(dict, _OF_DICTS[type(iterator)])(table)]
+    given = len(whole) - len(left)
+    pairs = zip(whole[given:], left, strict=True)
+    if type(iterator) is type(iter({}.items())):
+        pairs = ((a[i], b[i]) for a, b in pairs for i in (0, 1))
+    return (table, given) if all(a is b for a, b in pairs) else None
+
+
+def begun(table: dict[Any, Any], view: str, given: int) -> Iterator[Any]:
+    """An iterator over a dictionary that has given so many items."""
+    iterator = iter(getattr(dict, view)(table))
+    for _ in itertools.islice(iterator, given):
+        pass
+    return iterator
 
 
 @of(Generator)

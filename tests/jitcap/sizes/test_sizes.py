@@ -300,7 +300,7 @@ def test_a_layout_is_guarded() -> None:
     for n in (4, 5, 6):
         for x in (floats(3, n).t(), floats(n, 8)[:, :3], floats(n, 3), floats(n, 6)[:, ::2]):
             assert close(step(x), x * 2 + x.sum(0)), n
-    assert step.stats.compiles == 8
+    assert step.stats.compiles == 7
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -1,0 +1,94 @@
+"""Splits in loops over dictionaries (`ModuleList` keeps its layers in one): the iterator of the loop
+goes on at its place."""
+
+import warnings
+
+import pytest
+
+import eager
+from eager import nn
+from jitcap import graph_break, jit
+
+pytestmark = pytest.mark.once
+
+LAYERS = nn.ModuleList([nn.Linear(3, 3) for _ in range(3)])
+TABLE = {"a": 1.0, "b": 2.0, "c": 3.0}
+
+
+def layers_in_rounds(x):
+    for _ in range(3):
+        for layer in LAYERS:
+            graph_break()
+            x = layer(x)
+    return x
+
+
+def items_of_a_table_made_inside(x):
+    for name, v in {"a": 1.5, "bb": x.sum()}.items():
+        graph_break()
+        x = x * v + len(name)
+    return x
+
+
+def counted_pairs(x):
+    for i, (name, v) in enumerate(zip(TABLE, TABLE.values(), strict=True)):
+        graph_break()
+        x = x + v * i + ord(name)
+    return x
+
+
+def values_that_change(x):
+    table = dict(TABLE)
+    for name in table:
+        graph_break()
+        table["c"] = table["c"] + 1
+        x = x * table[name]
+    return x
+
+
+def a_table_that_grows(x):
+    table = dict(TABLE)
+    try:
+        for name in table:
+            graph_break()
+            x = x * table[name]
+            table[name * 2] = 1.0
+    except RuntimeError as error:
+        return x, str(error)
+
+
+def a_shared_iterator(x):
+    values = iter(TABLE.values())
+    for v in values:
+        graph_break()
+        x = x * v + next(values, 7.0)
+    return x
+
+
+def written_before(x):
+    TABLE["c"] = TABLE["c"] + 1
+    for v in TABLE.values():
+        graph_break()
+        x = x * v
+    return x
+
+
+@pytest.mark.parametrize(
+    ("fn", "plainly"),
+    [
+        (layers_in_rounds, 0), (items_of_a_table_made_inside, 0), (counted_pairs, 0),
+        (values_that_change, 0), (a_table_that_grows, 0), (a_shared_iterator, 0),
+        (written_before, None),
+    ],
+)  # fmt: skip
+def test_a_loop_goes_on(fn, plainly):
+    def run(step):
+        TABLE["c"] = 3.0
+        found = [step(eager.ones(2, 3)) for _ in range(3)]
+        return [str(f[1]) if isinstance(f, tuple) else f.tolist() for f in found]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        step = jit(fn, backend="eager")
+        assert run(step) == run(fn)
+    assert step.stats.fallbacks == plainly or plainly is None
