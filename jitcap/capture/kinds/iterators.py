@@ -64,7 +64,7 @@ def _place(make: Emitter, iterator: Any) -> tuple[dict[Any, Any], int] | None:
         return None
     whole = [*getattr(dict, _OF_DICTS[type(iterator)])(table)]
     given = len(whole) - len(left)
-    pairs = zip(whole[given:], left, strict=True)
+    pairs: Iterator[tuple[Any, Any]] = zip(whole[given:], left, strict=True)
     if type(iterator) is type(iter({}.items())):
         pairs = ((a[i], b[i]) for a, b in pairs for i in (0, 1))
     return (table, given) if all(a is b for a, b in pairs) else None
