@@ -18,8 +18,9 @@ class Size(tuple[int, ...]):
     def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
         made: Size = tuple.__new__(cls, sizes)
         for i, n in enumerate(made):
-            if type(n) is not int and not hasattr(n, "__index__"):
-                raise TypeError(f"Size(): item {i} must be int, not {type(n).__name__}")
+            kind = n.__class__  # of a number of the run, too
+            if kind is not int and not hasattr(kind, "__index__"):
+                raise TypeError(f"Size(): item {i} must be int, not {kind.__name__}")
         return made
 
     def numel(self) -> int:

@@ -47,6 +47,7 @@ FIXED = {  # a cause, the ops that may have it, and why
         "as_strided.*": "where a tensor's memory begins is not known while it is captured",
         "narrow|tensor_split": "a place that is a tensor is taken as a number",
         "histc": "whether its limits differ",
+        "histogram": "its limits are those of the data",
         "resize_|resize_as_": "memory that may have to grow",
     },
     "equal": {
@@ -56,8 +57,13 @@ FIXED = {  # a cause, the ops that may have it, and why
         "stft": "a window as long as the transform is not padded",
         "nn_functional_conv.*": "kernels of another size: whether they end where the input does",
         "slice_scatter": "what is written has the size of the slice",
+        "diff|diag|nn_functional_glu": "whether what is left has one element",
+        "tensor_split": "which parts are longer by one, or have one element",
+        "nn_functional_unfold": "whether the last window ends where the input does",
     },
+    "argument": {"unflatten": "one of the sizes that are asked for is the input's"},
     "order": {
+        "(unsafe_)?chunk": "how many results there are",
         "diag.*|trace": "where the diagonal ends",
         "geqrf|qr|lu|svd_lowrank|pca_lowrank|svd": "wide or tall",
         "diff|median|.*trapz|.*trapezoid": "whether anything is left",

@@ -191,6 +191,8 @@ def _loads(s: Session, /, *args: Any, **kwargs: Any) -> Any:
 def _dumps(s: Session, /, obj: Any, **options: Any) -> Any:
     if any(callable(v) for v in options.values()):
         raise Break("unknown call", "json.dumps() with functions is called")
+    s.settle(obj)
+    s.see_within(obj, "json.dumps()")
     return kind_of(obj).text(s, json.dumps, (obj,), options)
 
 

@@ -2,10 +2,12 @@
 jitted functions, partial methods, static ones. Each as in plain Python, or refused."""
 
 import functools
+import json
 import types
 
 import pytest
 
+import eager
 from jitcap import jit
 
 
@@ -143,3 +145,32 @@ def test_special_method_of_another_kind(name):
             compiled = jit(program, backend="eager")
             for _ in range(2):
                 assert outcome(compiled, cls) == expected, way
+
+
+class Word(str):
+    """Text that compares itself: capture cannot look at it."""
+
+    __slots__ = ()
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = str.__hash__
+
+
+WORDS = [Word("a")]
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
+def test_text_of_what_cannot_be_looked_at_is_refused():
+    compiled = jit(lambda number: json.dumps([WORDS, number]), backend="eager")
+    for number in (1.0, 2.0, 3.0):
+        assert compiled(number) == f'[["a"], {number}]'
+    assert "json.dumps() of a Word" in compiled.stats.refusals[0]
+
+
+def test_a_size_has_no_numbers_that_are_not_ints():
+    compiled = jit(lambda number: eager.Size([2, number]), backend="eager")
+    for number in (1.0, 2.0, 3.0):
+        with pytest.raises(TypeError, match="item 1 must be int, not float"):
+            compiled(number)
