@@ -64,7 +64,7 @@ def number(value: Any) -> Term:
 
 def constant(value: Any, bind: Callable[[Any], str]) -> Term:
     """The term for an int or str, or the name of another object."""
-    return value if type(value) is int else text(value) if type(value) is str else bind(value)
+    return value if type(value) is int else f"'{value}" if type(value) is str else bind(value)
 
 
 def attribute(base: Term, *names: str) -> Term:

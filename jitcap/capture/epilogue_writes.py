@@ -28,7 +28,7 @@ EXTEND: Final[Row] = ("do", method("t", "extend", "v"))
 VERSION: Final[Row] = ("add", attribute("t", "_storage", "version"), "v")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Effect:
     """One write to an object from outside: what is found at `origin`, `target` in the entry.
 
@@ -46,11 +46,10 @@ class Effect:
     name: Any = None
     where: str = ""
 
-    def named(self, name: Callable[[Term], Term]) -> Effect:
-        """This effect with names in its terms."""
-        target, key, value, fn = map(name, (self.target, self.key, self.value, self.fn))
-        rest = self.model, self.name, self.where
-        return Effect(self.origin, target, self.form, key, value, fn, *rest)
+    def rename(self, named: Callable[[Term], Term]) -> None:
+        """Put names into its terms."""
+        terms = self.target, self.key, self.value, self.fn
+        self.target, self.key, self.value, self.fn = map(named, terms)
 
     def statement(self) -> Row:
         """The statement that replays it."""

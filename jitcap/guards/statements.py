@@ -108,7 +108,8 @@ def _alone(guards: Iterable[Guard], names: Names) -> list[Guard]:
     alone: list[Guard] = []
     groups: dict[Callable[[list[Guard], Names], None], list[Guard]] = {}
     for guard in guards:
-        group = alone if guard.together is None else groups.setdefault(guard.together, [])
+        together = guard.together
+        group = alone if together is None else groups.setdefault(together, [])
         group.append(guard)
     for render_together, group in groups.items():
         render_together(group, names)
@@ -124,7 +125,7 @@ def _by_depth(guards: list[Guard]) -> Iterator[tuple[list[Guard], list[list[Plac
     levels: dict[float, tuple[list[Guard], list[list[Place]]]] = {}
     for guard in guards:
         if guard not in in_loops:
-            level = inf if guard.after_rows else max([depths[p] for p in guard.places()], default=0)
+            level = inf if guard.after_rows else max(map(depths.__getitem__, guard.places()))
             levels.setdefault(level, ([], []))[0].append(guard)
     for places in alike:
         levels.setdefault(depths[places[0][0]], ([], []))[1].append(places)
@@ -141,16 +142,18 @@ def _depths(guards: list[Guard]) -> tuple[dict[Origin, int], set[Origin]]:
     for guard in guards:
         stack = [*guard.places()]
         while stack:
-            origin = stack[-1]
-            above = () if origin in depths else origin.parents()
-            missing = [p for p in above if p not in depths]
-            if missing:
-                stack += missing
+            origin = stack.pop()
+            if origin in depths:
                 continue
-            stack.pop()
-            if above or origin not in depths:
+            above, depth = origin.parents(), 0
+            for parent in above:
+                if parent not in depths:
+                    stack += (origin, parent)  # once more, when it is known
+                    break
+                depth = max(depth, depths[parent] + (parent in guarded))
+            else:
+                depths[origin] = depth
                 inner.update(above)
-                depths[origin] = max([depths[p] + (p in guarded) for p in above], default=0)
     return depths, inner
 
 

@@ -87,7 +87,8 @@ class Epilogue:
         """Give everything in the terms its name in an entry."""
         named = names.named
         self.rows = [*map(named, self.rows)]
-        self.effects = [effect.named(named) for effect in self.effects]
+        for effect in self.effects:
+            effect.rename(named)
         self.calls = [Report(named(c.call), named(c.record), c.where) for c in self.calls]
         self.value, self.leaves = named(self.value), [*map(named, self.leaves)]
 
