@@ -31,6 +31,7 @@ from eager.construct.typed_constructors import LEGACY_CONSTRUCTORS
 from eager.core.sym import NUMBERS, SymNumber
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced
+from eager.nn.modules.module import Module
 from jitcap.base.breaks import Break
 from jitcap.capture import numbers
 from jitcap.capture.builtins.objects import identity
@@ -255,7 +256,7 @@ _OF_DATA: Final = (as_tensor, asarray, tensor, eager.as_tensor, eager.asarray, e
 @handles_each(*_OF_DATA, from_numpy, Tensor, *LEGACY_CONSTRUCTORS)
 def _converted(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     given = args[0] if args else None
-    shared = tensor_of(s, given)
+    shared = _data(s, given)
     if shared is given:
         return s.native(fn, args, kwargs)
     if fn is from_numpy:
@@ -268,13 +269,20 @@ def _converted(s: Session, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     return s.native(fn, (shared, *args[1:]), kwargs)
 
 
+def _data(s: Session, given: Any) -> Any:
+    """The data of a new tensor. A module in native code's hands can be called, and no more."""
+    if isinstance(given, Module):
+        raise Break("opaque object", f"a tensor made of a {type(given).__qualname__}")
+    return tensor_of(s, given)
+
+
 _NEW_TENSOR: Final[Any] = vars(Tensor)["new_tensor"]
 
 
 @handles(_NEW_TENSOR)
 def _new_tensor(s: Session, like: Tensor, /, *args: Any, **kwargs: Any) -> Any:
     given = args[0] if args else kwargs.get("data")
-    data = tensor_of(s, given)
+    data = _data(s, given)
     if data is given:
         return s.native(_NEW_TENSOR, (like, *args), kwargs)
     given = {k: v for k, v in kwargs.items() if k != "data" and v is not None}

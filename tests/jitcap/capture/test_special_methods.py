@@ -174,3 +174,11 @@ def test_a_size_has_no_numbers_that_are_not_ints():
     for number in (1.0, 2.0, 3.0):
         with pytest.raises(TypeError, match="item 1 must be int, not float"):
             compiled(number)
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
+def test_a_tensor_made_of_modules():
+    modules = eager.nn.ModuleList()
+    compiled = jit(lambda x: (eager.tensor(modules), x.new_tensor(modules), x), backend="eager")
+    assert [t.numel() for t in compiled(eager.ones(2))] == [0, 0, 2]
+    assert compiled.stats.refusals[0].startswith("opaque object: a tensor made of a ModuleList")
