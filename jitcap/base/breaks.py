@@ -256,6 +256,7 @@ class Break(Exception):
         self.because: Place | None = None  # of another refusal, without which this would not be
         self.others: tuple[Record, ...] = ()  # further places, where all are looked for
         self.done = 0  # instructions of the outermost frame that can be captured before it
+        self.before = 0  # those before the loop in which a part ends that cannot end there
         self.deep: Any = None  # the code that calls itself, where that is too deep
         self.unsure = False  # an exception that comes after a check, which may fail first
         self.lesson: Assumed | None = None  # with which capture may try again: it need not stand

@@ -16,8 +16,18 @@ from jitcap.base.breaks import Break, Place
 from jitcap.base.origin import Bind, Origin, Variable
 from jitcap.base.terms import Term, text
 from jitcap.capture.attempts import Attempts
+from jitcap.capture.bytecode import Instruction
 from jitcap.capture.capture import finish, tracing
-from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, NULL, Done, Frame
+from jitcap.capture.interpret import (
+    CO_ASYNC,
+    CO_GENERATOR,
+    NULL,
+    Done,
+    Frame,
+    Interpreter,
+    Opcode,
+    OpcodeTable,
+)
 from jitcap.capture.result import Captured
 from jitcap.capture.session import Session
 
@@ -93,6 +103,9 @@ def _all_branches(frame: Frame) -> frozenset[tuple[Any, ...]]:
 
 def _attempt(session: Session, frame: Frame, limit: int | None) -> tuple[Captured, int]:
     twin = _twin(session, frame)
+    loops: list[tuple[int, int]] = []
+    if limit is not None:
+        session.vm.opcodes = _noting_loops(session.vm.opcodes, twin, loops)
     try:
         done = session.vm.run(twin, limit)
     except BaseException as error:
@@ -109,9 +122,29 @@ def _attempt(session: Session, frame: Frame, limit: int | None) -> tuple[Capture
         captured = finish(session, value, (3, ()))
     except BaseException as error:
         error.__jitcap_done__ = -1  # type: ignore[attr-defined]
+        if isinstance(error, Break):
+            error.before = next((n for depth, n in loops if depth <= len(twin.stack)), 0)
         raise
     captured.limit = limit
     return captured, twin.count
+
+
+def _noting_loops(
+    opcodes: dict[str, Opcode], frame: Frame, loops: list[tuple[int, int]]
+) -> dict[str, Opcode]:
+    """The operations, of which the one that begins a loop of `frame` notes how deep the stack is,
+    and the number of instructions before it; the outermost loop is the first."""
+
+    def begin(vm: Interpreter, inner: Frame, ins: Instruction) -> Done | None:
+        if inner is frame:
+            depth = len(inner.stack)
+            loops[:] = [row for row in loops if row[0] < depth]
+            loops.append((depth, inner.count))
+        return opcodes["GET_ITER"](vm, inner, ins)
+
+    table = OpcodeTable(opcodes)
+    table["GET_ITER"] = begin
+    return table
 
 
 def _twin(session: Session, frame: Frame) -> Frame:

@@ -298,6 +298,13 @@ class Splitter:
         try:
             return capture_segment(frame, limit, varying, unsafe)[0]
         except Break as refusal:
+            if refusal.before <= 0:
+                self._note(refusal, frame)
+                return None
+            limit = refusal.before  # the iterator of a loop is one that cannot be made again
+        try:
+            return capture_segment(frame, limit, varying, unsafe)[0]
+        except Break as refusal:
             self._note(refusal, frame)
             return None
 

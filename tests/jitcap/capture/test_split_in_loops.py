@@ -1,5 +1,5 @@
-"""Splits in loops over dictionaries (`ModuleList` keeps its layers in one): the iterator of the loop
-goes on at its place."""
+"""Splits in loops: the iterator goes on at its place, over a dictionary (`ModuleList` keeps its layers
+in one), too; where it cannot be made again (a generator), the part before ends at the loop."""
 
 import warnings
 
@@ -73,12 +73,48 @@ def written_before(x):
     return x
 
 
+def parameters_after_a_gradient(x):
+    LAYERS.zero_grad()
+    LAYERS[1](LAYERS[0](x)).sum().backward()
+    for (name, p), q in zip(LAYERS.named_parameters(), LAYERS.parameters(), strict=True):
+        graph_break()
+        if p.grad is not None:
+            x = x + (p.grad * q).sum() + len(name)
+    return x
+
+
+def a_generator_in_a_loop(x):
+    def halves(v):
+        for _ in range(2):
+            v = v / 2
+            yield v
+
+    x = (x * 3).relu() + 1
+    for i in range(2):
+        x = x + i
+        for half in halves(x):
+            x = x + half
+            graph_break()
+            x = x * 1.5
+    return x
+
+
+def members_of_a_set(x):
+    x = (x * 3).relu() + 1
+    for v in {2.0, 4.0}:
+        x = x + v
+        graph_break()
+        x = x * 2
+    return x.sum() * 0 + 1
+
+
 @pytest.mark.parametrize(
     ("fn", "plainly"),
     [
         (layers_in_rounds, 0), (items_of_a_table_made_inside, 0), (counted_pairs, 0),
         (values_that_change, 0), (a_table_that_grows, 0), (a_shared_iterator, 0),
-        (written_before, None),
+        (written_before, None), (parameters_after_a_gradient, 0), (a_generator_in_a_loop, 0),
+        (members_of_a_set, 0),
     ],
 )  # fmt: skip
 def test_a_loop_goes_on(fn, plainly):
