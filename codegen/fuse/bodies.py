@@ -115,7 +115,7 @@ def _with_symbols(outer: Program, step: Library, programs: Sequence[Program]) ->
 
 
 def _with_inputs(program: Program, place: int, given: Sequence[Value]) -> Program:
-    free = itertools.count(1 + max((v.id for v in program.values()), default=0))
+    free = program.free_ids()
     more = [replace(v, id=i) for v, i in zip(given, free, strict=False)]
     return replace(program, inputs=_inserted(program.inputs, place, more))
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import field, replace
-from itertools import count
 from typing import Any, ClassVar, Final, TypeAlias
 
 from codegen.fuse.elements import tensors
@@ -292,7 +291,7 @@ class _Writer:
     def __init__(self, region: _Region) -> None:
         self.region = region
         self.program = region.program
-        self.fresh = count(1 + max(v.id for v in self.program.values()))
+        self.fresh = self.program.free_ids()
         self.rows = _chunk(region.seed.outs[0].aval)
         self.length = region.size // self.rows
         self.where = region.seed.where

@@ -19,7 +19,7 @@ Index = tuple[Affine, ...]
 
 
 def tensors(call: Call) -> tuple[Value, ...]:
-    return tuple(v for v in call.operands if isinstance(v, Value))
+    return tuple([v for v in call.operands if isinstance(v, Value)])
 
 
 def axes_of(shape: Shape, prefix: str = "i") -> tuple[Affine, ...]:

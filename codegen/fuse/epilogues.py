@@ -25,7 +25,13 @@ PRODUCTS: Final = ("dot", "dot_packed")
 def fuse_epilogues(fused: Fused, fits: Fits) -> Fused:
     """The items of `fused`, with products joined to the elementwise kernel that first reads
     them."""
-    readers, _ = fused.touching()
+    products = {
+        name
+        for item in fused.items
+        if isinstance(item, Library) and item.name in PRODUCTS
+        for name in item.outs
+    }
+    readers, _ = fused.touching(products)
     outputs = {a.buffer for a in fused.outputs}
     failing = fused.failing()
     waiting: dict[str, Library] = {}  # products that may still move down to their first reader

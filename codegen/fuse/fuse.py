@@ -20,6 +20,7 @@ from codegen.ir.rewrite import Rewrite
 from codegen.ir.schema import (
     Access,
     Buffer,
+    BufferKind,
     Fused,
     Kernel,
     Library,
@@ -30,7 +31,7 @@ from codegen.ir.schema import (
     Store,
     Value,
 )
-from codegen.ir.sizes import Size, extent, extents, hint, order_of, same, some, span
+from codegen.ir.sizes import Shape, Size, extent, extents, hint, order_of, same, some, span
 from eager.base import dtype as dt
 from eager.base.dataclass import dataclass
 from eager.sizes.aval import contiguous_strides
@@ -50,6 +51,8 @@ class _Fuse:
         self.program = program = groups.inlined.loops.program
         self.groups = groups
         self.buffers: dict[str, Buffer] = {}
+        self.names: dict[int, str] = {}  # of the buffers, by value
+        self.accesses: dict[int, Access] = {}  # where operands of steps lie
         self.shared = outside_reads(groups)
         self.outputs = {v.id for v in program.outputs}
         self.written = {v.id: target for target, v in program.writes}
@@ -59,18 +62,23 @@ class _Fuse:
             self.add_input(v)
 
     def add_input(self, v: Value) -> None:
-        kind = "scalar" if v.aval.weak and not self.program.resident else "input"
-        size = span(v.aval.shape, v.layout)
-        self.buffers[f"v{v.id}"] = Buffer(f"v{v.id}", v.aval.dtype, size, kind)  # type: ignore[arg-type]
-        self.shapes[v.id] = v.layout
+        scalar = v.aval.weak and not self.program.resident
+        kind: BufferKind = "scalar" if scalar else "input"
+        size = v.aval.numel if v.strides is None else span(v.aval.shape, v.strides)
+        self.add(v, kind, size, v.layout)
+
+    def add(self, v: Value, kind: BufferKind, size: Size, strides: Shape) -> str:
+        name = self.names[v.id] = f"v{v.id}"
+        self.buffers[name] = Buffer(name, v.aval.dtype, size, kind)
+        self.shapes[v.id] = strides
+        return name
 
     def memory(self, v: Value) -> str:
         """The buffer of a stored value, made at its first use."""
-        name = f"v{v.id}"
-        if name not in self.buffers:
-            kind = "output" if v.id in self.outputs else "temp"
-            self.buffers[name] = Buffer(name, v.aval.dtype, v.aval.numel, kind)  # type: ignore[arg-type]
-            self.shapes[v.id] = contiguous_strides(v.aval.shape)
+        name = self.names.get(v.id)
+        if name is None:
+            kind: BufferKind = "output" if v.id in self.outputs else "temp"
+            name = self.add(v, kind, v.aval.numel, contiguous_strides(v.aval.shape))
         return name
 
     def address(self, value: int, index: tuple[Affine, ...]) -> Affine:
@@ -93,18 +101,24 @@ class _Fuse:
 
     def library(self, step: Step) -> Library:
         call = step.call
-        reads = tuple(map(self.operand, call.operands))
-        outs = tuple(map(self.memory, call.outs))
-        avals = tuple(x.aval for x in call.operands if isinstance(x, Value))
-        out_avals = tuple(v.aval for v in call.outs)
+        reads = tuple([self.operand(x) for x in call.operands])
+        outs = tuple([self.memory(v) for v in call.outs])
+        avals = tuple([x.aval for x in call.operands if isinstance(x, Value)])
+        out_avals = tuple([v.aval for v in call.outs])
         return Library(call.op, reads, outs, call.attrs, avals, out_avals, call.where)
 
     def operand(self, v: Any) -> Any:
         """A number, the buffer of one, or where a tensor lies."""
-        if not isinstance(v, Value) or v.aval.weak:
-            return self.memory(v) if isinstance(v, Value) else v
-        view = self.groups.inlined.operands[v.id]
-        return Access(self.memory(view.base), view.offset, v.aval.shape, view.strides)
+        if not isinstance(v, Value):
+            return v
+        found = self.accesses.get(v.id)
+        if found is None:
+            if v.aval.weak:
+                return self.memory(v)
+            view = self.groups.inlined.operands[v.id]
+            found = Access(self.memory(view.base), view.offset, v.aval.shape, view.strides)
+            self.accesses[v.id] = found
+        return found
 
 
 @dataclass(eq=False, slots=True)

@@ -256,7 +256,7 @@ def _readers(loops: Loops) -> dict[int, int]:
 def _estimates(loops: Loops, readers: Mapping[int, int]) -> tuple[dict[int, int], dict[int, int]]:
     """Two estimates for each value, if its single-use producers are inlined: additions per element,
     and operands of about its own size."""
-    sizes = {v.id: v.aval.numel for v in loops.values()}
+    values = loops.by_id()
     cost: dict[int, int] = {}
     leaves: dict[int, int] = {}
     for item in loops.items:
@@ -268,7 +268,7 @@ def _estimates(loops: Loops, readers: Mapping[int, int]) -> tuple[dict[int, int]
                 continue
             own = leaves.get(x.value)
             if own is None or (readers[x.value] > 1 and cost[x.value] > CHEAP):
-                count += is_large(sizes[x.value], item.value.aval.numel)
+                count += is_large(values[x.value].aval.numel, item.value.aval.numel)
             else:
                 total += cost[x.value]
                 count += own

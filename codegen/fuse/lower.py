@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import Any, Final
 
 from codegen.fuse.chunk_rows import DOT_ADD
@@ -51,8 +50,7 @@ class _Lower:
         self.items: list[Item] = []
         self.op = ""  # the op of the call that is being lowered
         self.widen = widen
-        top = max((v.id for v in program.values()), default=0)
-        self.ids = count(top + 1)
+        self.ids = program.free_ids()
         self.calls = {v.id: call for call in program.calls for v in call.outs}
         self.users: dict[int, list[Call]] = {}
         for call in program.calls:
@@ -84,8 +82,7 @@ def lower(program: Program, *, widen: bool = True) -> Loops:
     state = _Lower(program, widen=widen)
     for call in program.calls:
         state.op = call.op.name
-        is_complex = any(v.aval.dtype.is_complex for v in (*call.outs, *tensors(call)))
-        if is_complex and call.op.kind not in ("extern", "control"):
+        if call.op.kind not in ("extern", "control") and _is_complex(call):
             _complex(state, call)
             continue
         if widen and _has_many_parts(call):
@@ -94,6 +91,10 @@ def lower(program: Program, *, widen: bool = True) -> Loops:
         RULES[call.op.kind](state, call)
     program = _own_outputs(state, program)
     return Loops(_checked(state, program), tuple(state.items))
+
+
+def _is_complex(call: Call) -> bool:
+    return any(v.aval.dtype.is_complex for v in (*call.outs, *tensors(call)))
 
 
 def _complex(s: _Lower, call: Call) -> None:

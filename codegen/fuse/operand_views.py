@@ -31,26 +31,25 @@ def step_operands(loops: Loops) -> Mapping[int, View]:
     """The view of each value that a step reads. A value that is not a usable view is its own
     base."""
     nests = {i.value.id: i for i in loops.items if isinstance(i, Nest)}
-    values = {v.id: v for v in loops.values()}
+    values = loops.by_id()
     found: dict[int, View] = {}
     for item in loops.items:
         if isinstance(item, Step):
+            name = item.call.op.name
             for v in item.call.operands:
                 if isinstance(v, Value):
-                    found[v.id] = _lies(item.call.op.name, v, nests, values, found.get(v.id))
+                    known = found.get(v.id)
+                    if known is None or not _usable(name, v, known.strides):
+                        found[v.id] = _lies(name, v, nests, values)
     return found
 
 
-def _lies(
-    name: str, v: Value, nests: Mapping[int, Nest], values: Mapping[int, Value], known: View | None
-) -> View:
+def _lies(name: str, v: Value, nests: Mapping[int, Nest], values: Mapping[int, Value]) -> View:
     """The deepest of the values that `v` is a view of, by strides that the routine `name` can
     use."""
-    if known is not None and _usable(name, v, known.strides):
-        return known
-    nest = nests.get(v.id)
+    nest, shape = nests.get(v.id), v.aval.shape
     # A dimension of 1 has no stride of its own; a symbol may be 1, and is not asked here.
-    plain = all(type(n) is int and n != 1 for n in v.aval.shape)
+    plain = {int}.issuperset(map(type, shape)) and 1 not in shape
     if plain and (nest is None or not nest.view):
         return View(v, 0, v.layout)
     usable = [view for view in _through_views(v, nests, values) if _usable(name, v, view.strides)]

@@ -32,7 +32,7 @@ LEAST, MOST = 1 << 12, 4 << 20  # elements of the matrix: smaller ones are read 
 
 
 def pack_once(program: Program) -> Program:
-    fresh = count(1 + max((v.id for v in program.values()), default=0))
+    fresh = program.free_ids()
     calls: list[Call] = []
     for call in program.calls:
         calls += _packed(call, fresh) if call.op.name in LOOPS else [call]
@@ -47,7 +47,7 @@ def _packed(loop: Call, fresh: count[int]) -> list[Call]:
     ahead = len(loop.operands) - len(body.inputs)  # operands that the body does not see
     pairs = zip(body.inputs[first:last], loop.operands[ahead + first :], strict=False)
     outside = {v.id: x for v, x in pairs if isinstance(x, Value)}
-    inner = count(1 + max(v.id for v in body.values()))
+    inner = body.free_ids()
     before: list[Call] = []
     panels: dict[int, tuple[Value, Value]] = {}  # of a matrix in the body: outside, and there
     calls = []

@@ -19,7 +19,6 @@ from codegen.fuse.inline import Inliner, Stored, cost_of, is_large, stored_nest
 from codegen.ir import expr
 from codegen.ir.expr import Checked, Expr, Read
 from codegen.ir.schema import Nest, Step, Value
-from codegen.ir.sizes import Size
 
 LIMIT: Final = 24  # additions per element: one exponential and a few more are cheaper than memory
 MAX_NODES: Final = 40  # expressions, which stand in the body of each reader
@@ -52,35 +51,35 @@ def _with_bodies(group: Group, found: Mapping[int, tuple[Nest, Expr]]) -> Group:
 def _recomputed(groups: Groups, outside: set[int]) -> dict[int, tuple[Nest, Expr]]:
     """Values to recompute: (nest, body over values in memory). `outside`: values that another
     kernel reads."""
-    memory, sizes = _in_memory(groups)
+    values = {v.id: v for v in _in_memory(groups)}
+    memory = set(values)
     inliner = Inliner({})
     for item in groups.items:
         for m in item.members if isinstance(item, Group) else ():
             stored = m.stored
             vid = stored.value.id
-            sizes[vid] = stored.value.aval.numel
+            values[vid] = stored.value
             if stored.forced or stored.nest.monoid:
                 memory.add(vid)
             elif vid in outside:
                 body = inliner.resolve(stored.body)
-                if _worth_it(stored, body, memory, sizes):
+                if _worth_it(stored, body, memory, values):
                     inliner.inlined[vid] = (stored.nest, body)
                 else:
                     memory.add(vid)
     return inliner.inlined
 
 
-def _in_memory(groups: Groups) -> tuple[set[int], dict[int, Size]]:
-    """Inputs and results of library steps: their values and sizes."""
-    program = groups.inlined.loops.program
-    values = list(program.inputs)
+def _in_memory(groups: Groups) -> list[Value]:
+    """Inputs and results of library steps."""
+    values = list(groups.inlined.loops.program.inputs)
     for item in groups.items:
         if isinstance(item, Step):
             values += item.call.outs
-    return {v.id for v in values}, {v.id: v.aval.numel for v in values}
+    return values
 
 
-def _worth_it(stored: Stored, body: Expr, memory: set[int], sizes: Mapping[int, Size]) -> bool:
+def _worth_it(stored: Stored, body: Expr, memory: set[int], values: Mapping[int, Value]) -> bool:
     nodes = tuple(expr.walk(body))
     if len(nodes) > MAX_NODES or cost_of(body) > LIMIT:
         return False
@@ -88,19 +87,15 @@ def _worth_it(stored: Stored, body: Expr, memory: set[int], sizes: Mapping[int, 
         return False  # a gather, with its checks
     own = stored.value.aval.numel
     reads = {x.value for x in nodes if isinstance(x, Read)}
-    large = [v for v in reads if is_large(sizes[v], own)]
+    large = [v for v in reads if is_large(values[v].aval.numel, own)]
     return len(large) <= 1 and all(v in memory for v in reads)
 
 
 def outside_reads(groups: Groups) -> set[int]:
     """Values read by another group than their own, or by a step."""
     home = {m.stored.value.id: g for g in groups.items if isinstance(g, Group) for m in g.members}
-    outside: set[int] = set()
+    outside = {view.base.id for view in groups.inlined.operands.values()}
     for item in groups.items:
-        if isinstance(item, Step):
-            operands = (v for v in item.call.operands if isinstance(v, Value))
-            outside |= {groups.inlined.operands[v.id].base.id for v in operands}
-            continue
-        for m in item.members:
+        for m in item.members if isinstance(item, Group) else ():
             outside |= {x.value for x in m.stored.reads if home.get(x.value) is not item}
     return outside

@@ -27,7 +27,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import Any, ClassVar, Final
 
 from codegen.fuse.chunk_rows import DOT_ADD, Loop
@@ -128,7 +127,7 @@ class _Writer:
 
     def __init__(self, group: RowGroup) -> None:
         self.group = group
-        self.fresh = count(1 + max(v.id for v in group.program.values()))
+        self.fresh = group.program.free_ids()
         self.window = window_of(group)
         self.wanted = {v.id for v in group.program.wanted()}
         self.packs: dict[tuple[int, bool], list[Call]] = {}  # of `codegen.fuse.panels`

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import field, replace
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from codegen.ir.schema import Call, Program, Value
@@ -39,7 +38,7 @@ class _Factors:
 
 def sums_by_results(group: RowGroup) -> Program:
     """The program with such sums computed of results; itself, if there is none."""
-    fresh = count(1 + max(v.id for v in group.program.values()))
+    fresh = group.program.free_ids()
     found: dict[Call, list[Call]] = {}
     for call, role in group.roles.items():
         if role == "reduce" and call.op is SUM and group.level(call):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count
 
 from codegen.ir.schema import Call, Program, Value
 from eager.core.op import REGISTRY
@@ -22,7 +21,7 @@ def transpose_products(program: Program) -> Program:
 
 def _transposed_products(program: Program) -> Iterator[Call]:
     users = _users(program)
-    fresh = count(max((v.id for v in program.values()), default=0) + 1)
+    fresh = program.free_ids()
     dropped: set[int] = set()  # permutes that a product has absorbed, by output
     for call in program.calls:
         if call.outs[0].id in dropped:
@@ -47,21 +46,23 @@ def _swap(v: Value, name: int) -> Value:
 
 
 def _users(program: Program) -> dict[int, list[Call | None]]:
-    """The calls that read each value; None stands for the caller of the program."""
-    users: dict[int, list[Call | None]] = {}
+    """The calls that read each product; None stands for the caller of the program."""
+    users: dict[int, list[Call | None]] = {
+        call.outs[0].id: [] for call in program.calls if call.op is DOT
+    }
     for call in program.calls:
         for v in call.operands:
-            if isinstance(v, Value):
-                users.setdefault(v.id, []).append(call)
-    wanted = (*program.outputs, *(w for _, w in program.writes), *(c.value for c in program.checks))
-    for v in wanted:
-        users.setdefault(v.id, []).append(None)
+            if isinstance(v, Value) and v.id in users:
+                users[v.id].append(call)
+    for v in program.wanted():
+        if v.id in users:
+            users[v.id].append(None)
     return users
 
 
 def _only_transpose(call: Call, users: dict[int, list[Call | None]]) -> Call | None:
     """The permute that swaps the last two dimensions of `call`'s result and is its only use."""
-    found = users.get(call.outs[0].id, [])
+    found = users[call.outs[0].id]
     if len(found) != 1 or found[0] is None or found[0].op is not REGISTRY["permute"]:
         return None
     n = call.outs[0].aval.ndim

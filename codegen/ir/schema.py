@@ -23,8 +23,9 @@ stores at one loop index happen together in any loop order.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import field, replace
 from typing import Any, Literal
 
@@ -143,6 +144,11 @@ class Program:
         for call in self.calls:
             yield from call.outs
 
+    def free_ids(self) -> itertools.count[int]:
+        """Numbers of values that it does not have."""
+        used = [v.id for v in self.inputs] + [v.id for call in self.calls for v in call.outs]
+        return itertools.count(1 + max(used, default=0))
+
     def wanted(self) -> Iterator[Value]:
         """Values that are read of it from outside."""
         yield from self.outputs
@@ -201,11 +207,14 @@ class Loops:
     program: Program
     items: tuple[Nest | Step, ...]
 
-    def values(self) -> Iterator[Value]:
-        """The inputs, and what items define."""
-        yield from self.program.inputs
+    def by_id(self) -> dict[int, Value]:
+        """The inputs, and what items define, by number."""
+        found = {v.id: v for v in self.program.inputs}
         for item in self.items:
-            yield from item.call.outs if isinstance(item, Step) else (item.value,)
+            outs = item.call.outs if isinstance(item, Step) else (item.value,)
+            for v in outs:
+                found[v.id] = v
+        return found
 
 
 # ---------------------------------------------------------------------------------- Kernels
@@ -462,15 +471,17 @@ class Fused:
             or not checks.isdisjoint(item.writes())
         }
 
-    def touching(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-        """The positions of the items that read, and of those that write, each buffer."""
+    def touching(
+        self, names: Set[str] | None = None
+    ) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        """The positions of the items that read, and of those that write, each buffer, or each of
+        `names`; in order."""
         readers: dict[str, list[int]] = defaultdict(list)
         writers: dict[str, list[int]] = defaultdict(list)
         for i, item in enumerate(self.items):
-            for name in item.reads():
-                readers[name].append(i)
-            for name in item.writes():
-                writers[name].append(i)
+            for found, touched in ((readers, item.reads()), (writers, item.writes())):
+                for name in touched if names is None else names & {*touched}:
+                    found[name].append(i)
         return dict(readers), dict(writers)
 
     def map_kernels(self, rule: Callable[[Kernel], Iterable[Kernel]]) -> Fused:
@@ -487,7 +498,7 @@ class Fused:
 
 def homes(names: Iterable[str], buffers: Mapping[str, Buffer]) -> set[str]:
     """The memory behind buffers; a kernel's own are in no table."""
-    return {buffers[name].home if name in buffers else name for name in names}
+    return {(b.alias or name) if (b := buffers.get(name)) else name for name in names}
 
 
 @dataclass(frozen=True, eq=False, slots=True)

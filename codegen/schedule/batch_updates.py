@@ -93,5 +93,8 @@ class _Sweep(Generic[T]):
 
     def note(self, place: int, reads: Iterable[str], writes: Iterable[str]) -> None:
         for known, names in ((self.read, reads), (self.written, writes)):
+            if place == len(self.batches) - 1:  # the earliest of all
+                known.update(dict.fromkeys(names, place))
+                continue
             for name in names:
                 known[name] = max(known.get(name, -1), place)

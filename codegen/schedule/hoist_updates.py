@@ -11,10 +11,10 @@ what they read, so that updates need not wait for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
-from codegen.ir.schema import Fused, Kernel
+from codegen.ir.schema import Fused, Kernel, Library
 
 
 def hoist_updates(fused: Fused) -> Fused:
@@ -33,7 +33,7 @@ class _Order:
     def __init__(self, fused: Fused) -> None:
         self.fused = fused
         self.targets = {f"v{v.id}": f"v{t.id}" for t, v in fused.program.writes}
-        self.accesses = [(item.reads(), item.writes()) for item in fused.items]
+        self.updated = [self.inputs_of(item) for item in fused.items]
         self.readers, writers = fused.touching()
         self.writer = {name: places[-1] for name, places in writers.items()}
         self.keys = [float(i) for i in range(len(fused.items))]
@@ -44,33 +44,32 @@ class _Order:
             if isinstance(self.fused.items[i], Kernel):
                 self.keys[i] = min(self.keys[i], self.producers(i) + 0.25)
         last = max((self.keys[i] for i in checks), default=-1.0)
-        updates = [i for i in range(len(self.keys)) if self.updated(i) and i not in checks]
+        updates = [i for i, inputs in enumerate(self.updated) if inputs and i not in checks]
         for i in reversed(updates):  # first those that others read
-            used = (self.keys[j] for s in self.accesses[i][1] for j in self.readers.get(s, ()))
+            writes = self.fused.items[i].writes()
+            used = (self.keys[j] for s in writes for j in self.readers.get(s, ()))
             if self.keys[i] <= last and not any(key <= last for key in used):
                 self.keys[i] = last + 0.5
         for i in updates:
             if self.keys[i] > last:
-                rivals = (self.later(j) for n in self.updated(i) for j in self.rivals(n, i))
-                self.keys[i] = min(self.keys[i], max(self.producers(i), last, *rivals) + 0.5)
+                self.keys[i] = min(self.keys[i], max(self.producers(i), last, self.rivals(i)) + 0.5)
         return self.keys
 
-    def updated(self, i: int) -> list[str]:
+    def inputs_of(self, item: Kernel | Library) -> list[str]:
         """The inputs whose new values the item computes."""
-        item = self.fused.items[i]
         if not isinstance(item, Kernel) and item.name != "call":
             return []
-        return [self.targets[s] for s in self.accesses[i][1] if s in self.targets]
+        return [self.targets[s] for s in item.writes() if s in self.targets]
 
     def producers(self, i: int) -> float:
         """Position of the last producer of what the item reads; -1 if there is none."""
-        reads = self.accesses[i][0]
-        return max((self.later(self.writer[r]) for r in reads if r in self.writer), default=-1.0)
+        return self.latest({self.writer.get(r, -1) for r in self.fused.items[i].reads()} - {-1})
 
-    def later(self, i: int) -> float:
-        """Position of the item, the old or the new one, whichever is later."""
-        return max(self.keys[i], i)
+    def rivals(self, i: int) -> float:
+        """Position of the last earlier reader of the old values that the item updates."""
+        readers = (self.readers.get(name, ()) for name in self.updated[i])
+        return self.latest({j for found in readers for j in found if j < i})
 
-    def rivals(self, name: str, i: int) -> Iterator[int]:
-        """Earlier readers of the old value."""
-        return (j for j in self.readers.get(name, ()) if j < i)
+    def latest(self, items: Iterable[int]) -> float:
+        """Position of the last of the items, the old or the new one, whichever is later."""
+        return max([max(self.keys[i], i) for i in items], default=-1.0)

@@ -17,8 +17,9 @@ from codegen.ir.sizes import same
 
 
 def place_parts(fused: Fused) -> Fused:
-    readers, _ = fused.touching()
     buffers = dict(fused.buffers)
+    found = (_temporary(item, buffers) for item in fused.items)
+    readers, _ = fused.touching({part.name for part in found if part is not None})
     shared = {b.alias for b in buffers.values()}
     items = []
     for item in fused.items:

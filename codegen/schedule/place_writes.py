@@ -41,11 +41,11 @@ def place_writes(fused: Fused) -> Fused:
     for target, value in fused.program.writes:
         name, source = f"v{target.id}", f"v{value.id}"
         b = buffers.get(source)
-        if b is None or not some(target.aval.numel):
+        if b is None or not some(b.size):
             continue
         reads, written = readers.get(name, ()), writers.get(source, ())
         at = written[0] if len(written) == 1 else -1
-        if at <= last or max(reads, default=-1) > at:
+        if at <= last or (reads and reads[-1] > at):
             copies.append((target, value))
             continue
         item = fused.items[at]
@@ -87,7 +87,7 @@ def _operands(call: Library) -> dict[str, list[int]]:
     """Indices of the operands that lie in each buffer."""
     found: dict[str, list[int]] = {}
     for i, x in enumerate(call.operands):
-        if isinstance(x, Access):
+        if type(x) is Access:
             found.setdefault(x.buffer, []).append(i)
     return found
 

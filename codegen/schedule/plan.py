@@ -66,15 +66,16 @@ def _some(nbytes: Size) -> Size:
 
 def live_ranges(fused: Fused) -> dict[str, tuple[int, int]]:
     """First and last item that touches each temporary, or what lies in its memory."""
-    lives: dict[str, tuple[int, int]] = {}
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    homes = {b.name: b.alias or b.name for b in fused.buffers.values()}
+    homes = {name: home for name, home in homes.items() if fused.buffers[home].kind == "temp"}
     for i, item in enumerate(fused.items):
         for name in (*item.reads(), *item.writes()):
-            b = fused.buffers.get(name)
-            home = b and fused.buffers[b.home]
-            if home and home.kind == "temp":
-                first = lives.get(home.name, (i, i))[0]
-                lives[home.name] = (first, i)
-    return lives
+            if name in homes:
+                last[homes[name]] = i
+                first.setdefault(homes[name], i)
+    return {home: (i, last[home]) for home, i in first.items()}
 
 
 def assign_offsets(lives: dict[str, tuple[int, int, int]]) -> tuple[dict[str, int], int]:

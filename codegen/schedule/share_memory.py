@@ -20,7 +20,8 @@ SMALL: Final = 1 << 10  # bytes up to which it is not worth a look
 
 
 def share_memory(fused: Fused) -> Fused:
-    readers, writers = fused.touching()
+    names = {x for kernel in fused.kernels() for x in (*kernel.reads(), *kernel.writes())}
+    readers, writers = fused.touching(names)
     buffers = dict(fused.buffers)
     for at, kernel in enumerate(fused.items):
         if not isinstance(kernel, Kernel):

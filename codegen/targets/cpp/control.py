@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from codegen.fuse.bodies import ScanLayout
-from codegen.ir.schema import Access, Unsupported
+from codegen.ir.schema import Access, Library, Unsupported
 from codegen.ir.sizes import Size, at_least, covering, is_contiguous, round_up
 from codegen.schedule.plan import ALIGN
 from codegen.targets.cpp.step import Writer
@@ -31,9 +31,14 @@ def head(name: str) -> str:
     return f"static JC_STRAIGHT int {name}({ARGUMENTS})"
 
 
+def room(step: Library) -> Size:
+    """Bytes for the temporaries of any of the bodies."""
+    return covering((1, *(made["plan"].arena_bytes for made in step.bodies)))
+
+
 def _work(w: Writer) -> str:
     """Memory for the temporaries of any of the bodies."""
-    return w.take(covering((1, *(made["plan"].arena_bytes for made in w.step.bodies))))
+    return w.take(room(w.step))
 
 
 def _run(w: Writer, body: str, work: str) -> str:
@@ -52,9 +57,8 @@ def scan(w: Writer, body: str) -> None:
     parts, step = ScanLayout.of(w.step), w.step
     blocks, cut = step.attrs.get("blocks", 1), step.attrs.get("cut", ())
     length = size_text(parts.length)
-    room = covering((1, *(made["plan"].arena_bytes for made in step.bodies)))
-    each = round_up(room, ALIGN)
-    work = w.take(room if blocks == 1 else each * threads.room())
+    each = round_up(room(step), ALIGN)
+    work = w.take(room(step) if blocks == 1 else each * threads.room())
     table = Table(w, range(parts.carried, len(step.operands)), first=0)
     numbers, counting = table.numbers(range(parts.carried, parts.counters)), []
     for k, by in enumerate(parts.steps):
@@ -215,7 +219,7 @@ class Table:
         self.first = first
         self.fixed = fixed
         self.avals = [v.aval for v in w.step.attrs["programs"][0].inputs]
-        self.pointers = sum(not a.weak for a in self.avals)
+        self.pointers = [a.weak for a in self.avals].count(False)
         free = {True: itertools.count(), False: itertools.count()}
         self.places = [next(free[a.weak]) for a in self.avals]
 
@@ -248,7 +252,7 @@ class Table:
                 rest.append(f"q[{k}] = {self.w.out(o)};")
         if len(rest) == len(places):
             return rest
-        known = ", ".join(str(-1 if at is None else at) for at in places)
+        known = ", ".join(["-1" if at is None else str(at) for at in places])
         memory = self.w.places.work
         hand = f"jc::hand(q, places, {len(places)}, b, {memory});"
         return [f"static const i64 places[] = {{{known}}};", hand, *rest]

@@ -52,8 +52,11 @@ def call(
 
 def scratch_bytes(step: Library) -> Size:
     """Scratch memory of `step`, for `threads.room()` threads."""
-    w = Writer(step, _Nowhere(), [], lambda _: 0)
-    routine(step).write(w, *["body"] * len(step.bodies))
+    w, known = Writer(step, _Nowhere(), [], lambda _: 0), routine(step)
+    if known.room:
+        w.take(known.room(step))
+    else:
+        known.write(w, *["body"] * len(step.bodies))
     return w.used
 
 
@@ -271,9 +274,9 @@ CALLS: Final[Calls] = {
     **_complex(signal.binary, add="Plus", sub="Minus", mul="Times", div="Over"),
     **_of(
         "dot", anything,
-        scan=control.scan, cond=control.cond, while_loop=control.repeat, call=control.call,
-        blocks=blocks.blocks,
+        scan=control.scan, cond=control.cond, while_loop=control.repeat, blocks=blocks.blocks,
     ),
+    "call": CppCall(control.call, anything, room=control.room),
     **_of("exchange", exchange.fits, **dict.fromkeys(exchange.STARTS, exchange.start)),
     **_of("exchange", anything, wait=exchange.wait),
 }  # fmt: skip

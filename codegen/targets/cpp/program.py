@@ -421,9 +421,10 @@ class Addresses:
     def location(self, name: str) -> int | None:
         """The position of a buffer as a number: see `step.Addresses`."""
         b = self.fused.buffers[name]
-        if b.home in self.slots:
-            return None if b.offset else self.slots[b.home]
-        offset = None if self.plan.is_symbolic else self.plan.offsets[b.home]
+        home = b.alias or name
+        if home in self.slots:
+            return None if b.offset else self.slots[home]
+        offset = None if self.plan.is_symbolic else self.plan.offsets[home]
         return -1 - offset - b.offset if isinstance(offset, int) else None
 
     def has_scratch(self) -> bool:

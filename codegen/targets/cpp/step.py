@@ -152,8 +152,10 @@ class CppCall(Spelling):
     defines what is called.
 
     `heavy`: its declaration with {T} for the element type, if it takes so long to compile that it
-    is compiled once, for all programs. Steps that do not fit are callbacks.
+    is compiled once, for all programs. `room`: bytes of scratch memory, where that is known without
+    writing. Steps that do not fit are callbacks.
     """
 
     header: str = "jitcap_dot.h"
     heavy: str = ""
+    room: Callable[[Library], Size] | None = None
