@@ -34,8 +34,10 @@ class _Order:
         self.fused = fused
         self.targets = {f"v{v.id}": f"v{t.id}" for t, v in fused.program.writes}
         self.updated = [self.inputs_of(item) for item in fused.items]
-        self.readers, writers = fused.touching()
-        self.writer = {name: places[-1] for name, places in writers.items()}
+        self.writer = {name: i for i, item in enumerate(fused.items) for name in item.writes()}
+        updates = (item for item, inputs in zip(fused.items, self.updated, strict=True) if inputs)
+        names = {*self.targets.values(), *(name for item in updates for name in item.writes())}
+        self.readers, _ = fused.touching(names)
         self.keys = [float(i) for i in range(len(fused.items))]
 
     def run(self) -> list[float]:

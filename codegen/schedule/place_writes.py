@@ -32,14 +32,15 @@ Operands: TypeAlias = Callable[[Library], dict[str, list[int]]]  # the numbers o
 def place_writes(fused: Fused) -> Fused:
     if not fused.program.writes:
         return fused
-    readers, writers = fused.touching()
+    writes = [(t, v, f"v{t.id}", f"v{v.id}") for t, v in fused.program.writes]
+    readers, writers = fused.touching({name for *_, old, new in writes for name in (old, new)})
     buffers = dict(fused.buffers)
     last = max(fused.failing(), default=-1)
     pairs: dict[int, list[tuple[int, int]]] = {}  # of calls, by item: (operand, output)
     copies: list[tuple[Value, Value]] = []
     operands = functools.cache(_operands)  # a call may update hundreds of tensors
-    for target, value in fused.program.writes:
-        name, source = f"v{target.id}", f"v{value.id}"
+    results = functools.cache(_results)
+    for target, value, name, source in writes:
         b = buffers.get(source)
         if b is None or not some(b.size):
             continue
@@ -55,7 +56,7 @@ def place_writes(fused: Fused) -> Fused:
             continue
         buffers[source] = b.over(name)
         if isinstance(item, Library) and operand is not None and item.name in UPDATING:
-            pairs.setdefault(at, []).append((operand, item.outs.index(source)))
+            pairs.setdefault(at, []).append((operand, results(item)[source]))
     items = [_updating(item, pairs.get(at, ())) for at, item in enumerate(fused.items)]
     items += (_copy(f"{fused.program.prefix}w{i}", t, v) for i, (t, v) in enumerate(copies))
     return replace(fused, buffers=buffers, items=tuple(items))
@@ -90,6 +91,11 @@ def _operands(call: Library) -> dict[str, list[int]]:
         if type(x) is Access:
             found.setdefault(x.buffer, []).append(i)
     return found
+
+
+def _results(call: Library) -> dict[str, int]:
+    """Indices of the results by buffer."""
+    return {name: o for o, name in enumerate(call.outs)}
 
 
 def _operand_to_update(call: Kernel | Library, target: Value, operands: Operands) -> int | None:

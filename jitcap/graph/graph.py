@@ -476,6 +476,9 @@ class Rewriter:
     def args(self, node: Node) -> tuple[Arg, ...]:
         """`node`'s arguments in the new graph; the same object when they are the same."""
         mapped, args = self.mapped, node.args
+        if node.op is ITEM:  # calls have thousands
+            one = mapped[args[0]]  # type: ignore[index]
+            return args if one is args[0] else (one,)
         new = tuple([mapped[a] if type(a) is Node else a for a in args])
         return args if all(map(is_, new, args)) else new
 
