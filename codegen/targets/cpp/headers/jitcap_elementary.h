@@ -155,8 +155,18 @@ template <class V> JC_INLINE V tanh(V x) {
   V e = expm1(V(a + a));
   return copysign(V(e / (e + two)), x);
 }
+// sinh (`odd`) or cosh in f64 for a result in f32: (2^k +- 2^-k) / 2 times sinh(r) (2^-37.7) and cosh(r) (2^-34.6).
+template <bool odd, class V> JC_INLINE V hyperbolic_short(V x) {
+  ints<V> k;
+  V n, r = exp_reduce(at_most(abs(x), 95), &n, &k), z = r * r;
+  V s = r * horner(z, 0.9999999999955157, 0.16666666786389536, 0.00833328348072713, 0.00019907623668197978);
+  V c = horner(z, 0.9999999999604099, 0.5000000106620993, 0.04166622041619073, 0.0013948482131865441);
+  V up = pow2<V>(ints<V>(k - 1)), down = pow2<V>(ints<V>(-k - 1));
+  if constexpr (odd) return copysign(fma(s, V(up + down), V(c * (up - down))), x);
+  return fma(c, V(up + down), V(s * (up - down)));
+}
 template <class V> JC_INLINE V sinh(V x) {
-  if constexpr (single<V>) return via_f64(x, [](auto y) { return sinh(y); });
+  if constexpr (single<V>) return via_f64(x, [](auto y) { return hyperbolic_short<true>(y); });
   else {
     V a = abs(x), e = expm1(a), r = konst<V>(0.5) * (e + e / (e + konst<V>(1)));
     auto big = gt(a, konst<V>(709));
@@ -168,7 +178,7 @@ template <class V> JC_INLINE V sinh(V x) {
   }
 }
 template <class V> JC_INLINE V cosh(V x) {
-  if constexpr (single<V>) return via_f64(x, [](auto y) { return cosh(y); });
+  if constexpr (single<V>) return via_f64(x, [](auto y) { return hyperbolic_short<false>(y); });
   else {
     V a = abs(x), e = exp(a), half = konst<V>(0.5), r = half * e + half / e;
     auto big = gt(a, konst<V>(709));
