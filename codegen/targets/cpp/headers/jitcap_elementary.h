@@ -305,7 +305,7 @@ template <class V> JC_INLINE V pow_edges(V x, V y, V r) {
   return select(trivial, one, r);
 }
 template <class V> JC_INLINE V pow(V a, V b) {
-  if constexpr (!is_float<elem<V>>) return JC_EACH2(int_pow);
+  if constexpr (!is_float<elem<V>>) return int_pow(a, b);
   else if constexpr (single<V>)
     return pow_edges(a, b, via_f64(V(abs(a)), b, [](auto x, auto y) { return pow_short(x, y); }));
   else if constexpr (by_libm<V>) return JC_EACH2(__builtin_pow);

@@ -218,18 +218,23 @@ template <class T> JC_INLINE T int_floor_div(T a, T b) {
 JC_INLINE f32 fmod_(f32 a, f32 b) { return __builtin_fmodf(a, b); }
 JC_INLINE f64 fmod_(f64 a, f64 b) { return __builtin_fmod(a, b); }
 #define JC_EACH2(fn) each(a, b, [](elem<V> x, elem<V> y) { return fn(x, y); })
-// Ints divide in f64, which holds them below 2^51 (false where one is larger): a quotient that is no
-// whole number lies further from one than it is rounded. What is divided by 0 gives 0, rest 0.
-template <class V> JC_INLINE like<V, f64> wide_of(V a) {
-  if constexpr (sizeof(elem<V>) < 8) return cvt<f64>(a);
+// Ints divide in f64, which holds them below 2^51 (false where one is larger), bytes and shorts in f32: a
+// quotient that is no whole number lies further from one than it is rounded. What is divided by 0 gives
+// 0, rest 0.
+template <int Bytes> struct DividesIn { typedef f64 type; };
+template <> struct DividesIn<1> { typedef f32 type; };
+template <> struct DividesIn<2> { typedef f32 type; };
+template <class V> using Divided = like<V, typename DividesIn<sizeof(elem<V>)>::type>;
+template <class V> JC_INLINE Divided<V> wide_of(V a) {
+  if constexpr (sizeof(elem<V>) < 8) return cvt<elem<Divided<V>>>(a);
   else return bitcast<like<V, f64>>(V(a + fill<V>(0x4338000000000000))) - fill<like<V, f64>>(0x1.8p52);
 }
-template <class V> JC_INLINE V whole_of(like<V, f64> a) {
+template <class V> JC_INLINE V whole_of(Divided<V> a) {
   if constexpr (sizeof(elem<V>) < 8) return cvt<elem<V>>(a);
   else return bitcast<V>(a + fill<like<V, f64>>(0x1.8p52)) - fill<V>(0x4338000000000000);
 }
 template <class V> JC_INLINE bool divided(V a, V b, V &quotient, V &rest) {
-  typedef like<V, f64> F;
+  typedef Divided<V> F;
   if constexpr (lanes<V> == 1) return false;
   else {
     if constexpr (sizeof(elem<V>) == 8) {
@@ -344,12 +349,11 @@ template <class V> JC_INLINE V shr(V a, V b) {
   return select(in, V(a >> select(in, b, fill<V>(0))), beyond);
 }
 
-template <class T> JC_INLINE T int_pow(T x, T n) {  // wraps; a negative power is 0 except of 1 and -1
-  if (n < 0) return x == 1 ? 1 : x == T(-1) ? (n & 1 ? T(-1) : T(1)) : T(0);
-  T r = 1;
-  for (; n; n >>= 1, x *= x)
-    if (n & 1) r *= x;
-  return r;
+template <class V> JC_INLINE V int_pow(V x, V n) {  // wraps; a negative power is 0 except of 1 and -1
+  V zero = fill<V>(0), one = fill<V>(1), r = one, rest = select(lt(n, zero), V(n & one), n);
+  auto gone = lt(n, zero) & ne(x, one) & ne(x, fill<V>(elem<V>(-1)));
+  for (; any(ne(rest, zero)); rest = rest >> one, x = x * x) r = select(ne(V(rest & one), zero), V(r * x), r);
+  return select(gone, zero, r);
 }
 
 // ---- monoids of the reductions ----------------------------------------------------------------

@@ -185,17 +185,20 @@ template <class V, class F> JC_NOINLINE V each(V a, V b, F f) {
 #define JC_WIDTHS 1
 typedef char Bytes16 __attribute__((vector_size(16)));
 typedef short Shorts8 __attribute__((vector_size(16)));
+typedef int Ints16 __attribute__((vector_size(64)));
 template <class X> JC_INLINE vec<i64, 2> in_low(X v) {
-  if constexpr (sizeof(X) == 8) return vec<i64, 2>{bitcast<i64>(v), 0};
+  if constexpr (sizeof(X) == 16) return bitcast<vec<i64, 2>>(v);
+  else if constexpr (sizeof(X) == 8) return vec<i64, 2>{bitcast<i64>(v), 0};
   else return vec<i64, 2>{(i64)bitcast<u32>(v), 0};
 }
 template <class S, class T, int N> constexpr bool widens =
-    !is_float<S> && !is_float<T> && ((sizeof(S) == 1 && sizeof(T) == 4 && (N == 4 || N == 8)) ||
-                                     (sizeof(S) <= 2 && sizeof(T) == 8 && N == 4));
+    !is_float<S> && !is_float<T> &&
+    ((sizeof(S) == 1 && sizeof(T) == 4 && (N == 4 || N == 8 || (JC_AVX512 && N == 16))) ||
+     (sizeof(S) <= 2 && sizeof(T) == 8 && N == 4));
 template <class S, class T, int N> constexpr bool narrows =
     !is_float<S> && sizeof(S) == 4 && sizeof(T) == 1 && (N == 4 || N == 8);
 template <class S, class T, int N> constexpr bool by_i32 =
-    !is_float<S> && !is_float<T> && ((sizeof(S) == 1 && sizeof(T) == 8 && N == 8) ||
+    !is_float<S> && !is_float<T> && ((sizeof(S) <= 2 && sizeof(T) == 8 && N == 8) ||
                                      (sizeof(S) == 8 && sizeof(T) == 1 && N == 4));
 template <class T, class V> JC_INLINE like<V, T> widened(V v) {
   constexpr bool Signed = elem<V>(-1) < elem<V>(0);
@@ -203,6 +206,12 @@ template <class T, class V> JC_INLINE like<V, T> widened(V v) {
   auto bytes = bitcast<Bytes16>(x);
   auto shorts = bitcast<Shorts8>(x);
 #define JC_EXTEND(what, from) bitcast<like<V, T>>(Signed ? __builtin_ia32_pmovsx##what(from) : __builtin_ia32_pmovzx##what(from))
+#if JC_AVX512
+  if constexpr (lanes<V> == 16)
+    return bitcast<like<V, T>>(Signed ? __builtin_ia32_pmovsxbd512_mask(bytes, Ints16{}, -1)
+                                      : __builtin_ia32_pmovzxbd512_mask(bytes, Ints16{}, -1));
+  else
+#endif
   if constexpr (sizeof(elem<V>) == 2) return JC_EXTEND(wq256, shorts);
   else if constexpr (sizeof(T) == 8) return JC_EXTEND(bq256, bytes);
   else if constexpr (lanes<V> == 8) return JC_EXTEND(bd256, bytes);
@@ -227,10 +236,15 @@ template <class T, class V> JC_INLINE like<V, T> narrowed(V v) {
 template <class T, class V> JC_INLINE like<V, T> cvt(V v) {
   typedef elem<V> S;
 #if JC_WIDTHS
+#if JC_AVX512
+  if constexpr (!is_float<S> && sizeof(S) == 4 && sizeof(T) == 1 && lanes<V> == 16)
+    return bitcast<like<V, T>>(__builtin_ia32_pmovdb512_mask(bitcast<Ints16>(v), Bytes16{}, -1));
+  else
+#endif
   if constexpr (widens<S, T, lanes<V>>) return widened<T>(v);
   else if constexpr (narrows<S, T, lanes<V>>) return narrowed<T>(v);
   else if constexpr (by_i32<S, T, lanes<V>>) return cvt<T>(cvt<i32>(v));
-  else if constexpr (!is_float<S> && sizeof(S) == 1 && is_float<T> && (lanes<V> == 4 || lanes<V> == 8))
+  else if constexpr (!is_float<S> && sizeof(S) == 1 && is_float<T> && widens<S, i32, lanes<V>>)
     return __builtin_convertvector(cvt<i32>(v), like<V, T>);
   else
 #endif

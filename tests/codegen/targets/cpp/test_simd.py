@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from codegen.targets.cpp.runtime import build, cpu
+from eager.base.scalar import VOCABULARY
 
 TYPES = {
     "f32": np.float32, "f64": np.float64, "i8": np.int8, "i16": np.int16, "i32": np.int32,
@@ -20,7 +21,7 @@ INT_OPS = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "floor_div": np.floor_divide,
     "mod": np.remainder, "fmod": np.fmod, "min": np.minimum, "max": np.maximum,
     "and_": np.bitwise_and, "or_": np.bitwise_or, "xor_": np.bitwise_xor,
-    "shl": np.left_shift, "shr": np.right_shift,
+    "shl": np.left_shift, "shr": np.right_shift, "pow": VOCABULARY["pow"].numpy,
 }  # fmt: skip
 REDUCTIONS = {"Sum": np.sum, "Prod": np.prod, "Min": np.min, "Max": np.max}
 
