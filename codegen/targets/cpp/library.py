@@ -270,6 +270,7 @@ CALLS: Final[Calls] = {
     **_complex(
         signal.each,
         real="Re", imag="Im", conj="Conj", angle="Angle", abs="Abs", neg="Neg", clone="Same",
+        square="Squared", reciprocal="Inverse",
     ),
     **_complex(signal.binary, add="Plus", sub="Minus", mul="Times", div="Over"),
     **_of(

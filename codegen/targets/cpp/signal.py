@@ -144,10 +144,18 @@ def binary(struct: str) -> Callable[[Writer], None]:
     def write(w: Writer) -> None:
         out = w.step.out_avals[0]
         kind = w.aval(0) if struct == "Pair" else out
-        x, y = (_spread(w, i, Aval(out.shape, kind.dtype)) for i in range(2))
+        x, y = (_array_or_number(w, i, Aval(out.shape, kind.dtype)) for i in range(2))
         w.call(f"complex_map<{struct}>", out.numel, x, y, w.out())
 
     return write
+
+
+def _array_or_number(w: Writer, i: int, want: Aval) -> str:
+    x = w.step.operands[i]
+    if isinstance(x, Access) or not want.dtype.is_complex:
+        return _spread(w, i, want)
+    value = complex(x)
+    return f"{MEMORY[want.dtype.name]}{{{_text(value.real)}, {_text(value.imag)}}}"
 
 
 def as_parts(w: Writer) -> None:

@@ -50,6 +50,8 @@ struct Over {  // Smith's division, which scales by the larger part
     return {(a.re * ratio + a.im) * scale, (a.im * ratio - a.re) * scale};
   }
 };
+struct Squared { template <class C> static JC_INLINE C apply(C x) { return Times::apply(x, x); } };
+struct Inverse { template <class C> static JC_INLINE C apply(C x) { return Over::apply(C{1, 0}, x); } };
 JC_NOINLINE inline void complex_of(i64 n, const c64 *x, c128 *out) {
   parallel(n, 64, team_for(n * 24), [=](i64 lo, i64 hi) {
     for (i64 i = lo; i < hi; i++) out[i] = {x[i].re, x[i].im};
@@ -62,12 +64,21 @@ template <class C, class T> JC_NOINLINE void complex_of(i64 n, const T *x, C *ou
 }
 template <class Op, class T, class R> JC_NOINLINE void complex_map(i64 n, const T *x, R *out) {
   parallel(n, 64, team_for(n * (i64)(sizeof(T) + sizeof(R))), [=](i64 lo, i64 hi) {
-    for (i64 i = lo; i < hi; i++) out[i] = Op::apply(x[i]);
+    i64 i = lo;
+    if constexpr (same<Op, Angle>) {
+      constexpr int N = JC_BYTES / sizeof(R);
+      auto parts = (const R *)x;
+      for (; i + N <= hi; i += N) store(out + i, atan2(strided<N>(parts + 2 * i + 1, 2), strided<N>(parts + 2 * i, 2)));
+    }
+    for (; i < hi; i++) out[i] = Op::apply(x[i]);
   });
 }
-template <class Op, class T, class U, class R> JC_NOINLINE void complex_map(i64 n, const T *x, const U *y, R *out) {
-  parallel(n, 64, team_for(n * (i64)(sizeof(T) + sizeof(U) + sizeof(R))), [=](i64 lo, i64 hi) {
-    for (i64 i = lo; i < hi; i++) out[i] = Op::apply(x[i], y[i]);
+// Of two arrays, or of an array and a number.
+template <class T> JC_INLINE auto element(T *x, i64 i) { return x[i]; }
+template <class T> JC_INLINE T element(T x, i64) { return x; }
+template <class Op, class X, class Y, class R> JC_NOINLINE void complex_map(i64 n, X x, Y y, R *out) {
+  parallel(n, 64, team_for(3 * n * (i64)sizeof(R)), [=](i64 lo, i64 hi) {
+    for (i64 i = lo; i < hi; i++) out[i] = Op::apply(element(x, i), element(y, i));
   });
 }
 }  // namespace jc

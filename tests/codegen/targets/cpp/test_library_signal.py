@@ -115,6 +115,14 @@ def test_complex_arithmetic(dtype):
         compare(arithmetic, z, w, x, odd, callbacks=1)  # isnan
 
 
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+def test_complex_functions_of_many(dtype):
+    """More than a vector of them, and a rest."""
+    eager.manual_seed(2)
+    z = complex_of(37, dtype=dtype)
+    compare(lambda z: (z.angle(), z.square(), z.reciprocal(), 2 / z, z - 1j, 1j - z), z, callbacks=0)
+
+
 def test_complex_numbers_are_moved():
     eager.manual_seed(2)
     z, w, x = complex_of(3, 4), complex_of(4), eager.randn(3, 4)
