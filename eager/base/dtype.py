@@ -51,6 +51,17 @@ class DType:
         else itself."""
         return float32 if self in (float16, bfloat16) else self
 
+    def to_real(self) -> DType:
+        """The type of a complex number's parts; another type itself."""
+        return real_of(self)
+
+    def to_complex(self) -> DType:
+        """The complex type whose parts are of this type (of float32 for the 16-bit floats). Raises
+        RuntimeError for integers and bool."""
+        if self.category not in (FLOAT, COMPLEX):
+            raise RuntimeError(f"no complex type has parts of {self!r}")
+        return complex_of(self)
+
     def __repr__(self) -> str:
         return f"eager.{self.name}"
 

@@ -175,7 +175,9 @@ class Optimizer(_Hooked):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with settings of their own. Raises ValueError for a parameter that is in
-        another group."""
+        another group, TypeError for what is no dict."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         group = dict(param_group)
         given = group["params"]
         if isinstance(given, set):

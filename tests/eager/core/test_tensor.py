@@ -591,3 +591,10 @@ def test_constructors_of_former_times_keep_values():
         (2,),
     ]
     assert x.new([1.5]).dtype is eager.int32
+
+
+def test_the_real_and_the_complex_type_of_a_dtype():
+    assert eager.complex64.to_real() is eager.float32 is eager.float32.to_real()
+    assert eager.float64.to_complex() is eager.complex128 is eager.complex128.to_complex()
+    with pytest.raises(RuntimeError, match=r"no complex type has parts of eager\.int64"):
+        eager.int64.to_complex()

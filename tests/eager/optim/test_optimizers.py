@@ -576,3 +576,9 @@ def test_a_gradient_that_is_a_view_can_be_zeroed(of, jitted):
     for _ in range(3):
         train(eager.ones(4, 3))
     assert eager.allclose(model.bias, before - 1.2)
+
+
+def test_a_group_is_a_dict():
+    w = eager.nn.Parameter(eager.ones(2))
+    with pytest.raises(TypeError, match="param_group must be a dict, but got <class 'list'>"):
+        eager.optim.SGD([w], 0.1).add_param_group([eager.nn.Parameter(eager.ones(2))])
