@@ -18,6 +18,8 @@ from dataclasses import field, fields
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
 
+import numpy as np
+
 from eager.base.dataclass import dataclass
 from jitcap.base.equality import condition, identity, is_wide, same_keys
 from jitcap.base.origin import Computed, Drawn, Origin
@@ -485,6 +487,8 @@ def short(value: Any) -> str:
     if issubclass(cls, FunctionType | type):
         return f"{value.__module__}.{value.__qualname__}"
     if issubclass(cls, range | slice | complex | re.Pattern):
+        return repr(value)
+    if issubclass(cls, np.number | np.bool_) and cls.__module__ == "numpy":
         return repr(value)
     return f"a {cls.__qualname__}"
 

@@ -574,3 +574,12 @@ def test_an_int_that_no_instruction_reads_is_not_guarded():
         jitted(eager.ones(1), n, epoch=n)
     jitted(eager.ones(1), eager.ones(2), epoch=None)
     assert jitted.stats.compiles == 1
+
+
+def test_a_recompile_shows_the_numbers_of_numpy():
+    holder = types.SimpleNamespace(n=np.int64(3))
+    step = jit(lambda x: x * int(holder.n), backend="eager")
+    step(eager.ones(1))
+    holder.n = np.int64(4)
+    assert step(eager.ones(1)).tolist() == [4]
+    assert "expected np.int64(3), got np.int64(4)" in str(step.stats.recompiles[0])
