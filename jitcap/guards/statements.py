@@ -187,12 +187,11 @@ def _alike(
 
 def _question(guard: Guard, place: Origin) -> Any:
     """Key of a guard among those of a place: all but the place."""
-    kind, _, *rest = guard.key()
     origin = guard.origin
     step = identity(origin.key) if origin is not place and type(origin) is Item else None
-    if isinstance(guard, Is):  # equal tuples and texts are other objects
-        rest = [id(guard.value)]
-    return kind, step, *rest
+    # Of what is asked by identity, equal tuples and texts are other objects.
+    own = (id(guard.value),) if isinstance(guard, Is) else guard.key()[2:]
+    return type(guard), step, own
 
 
 def _loop(places: list[Place], names: Names) -> Row:

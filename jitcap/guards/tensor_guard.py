@@ -311,7 +311,7 @@ class TensorLike(Guard):
         ]
 
     def _slot(self, names: Names) -> int:
-        seen, _ = seen_of(names)
+        seen: Seen = names.seen or seen_of(names)[0]
         strides = self._own_strides()
         return seen.slot((self.shape, self.dtype, strides, self.strides is None, self._asks))
 
