@@ -8,7 +8,7 @@ of the recorded call, of which the tape is there: it is taken once, and copied l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from eager.autograd.function import FunctionNode
@@ -21,7 +21,7 @@ from eager.core.traced import Traced, TracedStorage
 from jitcap.base.breaks import Again
 from jitcap.base.modes import Modes
 from jitcap.base.module_path import moved
-from jitcap.capture.memo.templates import Code, Program, program_of, state_of
+from jitcap.capture.memo.templates import Code, Program, state_of
 from jitcap.capture.tracing import LARGEST
 from jitcap.graph.graph import Node, Where, placeholder
 
@@ -41,7 +41,7 @@ class Recorded:
         self.module = session.paths.module
         self.handles = [*map(handle_of, given)]
         self.rows: Any = ()
-        self.program: Program | None = None  # of the rows, when they are first copied
+        self.program: Copies | None = None  # of the rows, when they are first copied
         self.out: tuple[Any, Any, Any] = None, None, None  # (node, aval, strides) of the result
         self.edge: Edge = None  # the history of the result
         self.ends: list[int] = []  # the given tensors that it leads to
@@ -96,8 +96,8 @@ class Recorded:
         """Append a copy of the nodes; the result."""
         tracer, module = self.session.tracer, self.session.paths.module
         handles = [*map(handle_of, given)]
-        self.program = self.program or program_of(self.rows, {"given": 0}, len(handles))
-        made = _append(tracer, self.program, handles, Moved(self.module, module))
+        self.program = self.program or Copies(self.rows, {"given": 0}, len(handles))
+        made = self.program.moved(tracer, handles, self.module, module)
         place, aval, strides = self.out
         memory = TracedStorage(tracer, made[place], aval, 0, tracer.inside)
         result: Tensor = wrap(Traced(aval, memory, made[place], (), strides))
@@ -125,7 +125,7 @@ class Recorded:
             self.derived[key] = self._derive(array.aval, array.strides)
         program, memories, results = self.derived[key]
         seed = [array.read()]
-        own = _append(tracer, program, [*handles, *made, *seed], Moved(self.module, module))
+        own = program.moved(tracer, [*handles, *made, *seed], self.module, module)
         by_kind = {"own": own, "given": handles, "made": made, "gradient": seed}
         homes = [array.storage]
         for (kind, x), aval in memories:
@@ -170,7 +170,7 @@ class Recorded:
             raise Again
         made = len(self.handles)
         starts = {"given": 0, "made": made, "gradient": made + len(self.nodes)}
-        return program_of(rows, starts, starts["gradient"] + 1), *results
+        return Copies(rows, starts, starts["gradient"] + 1), *results
 
 
 class CopyNode(tape.Node):
@@ -286,32 +286,26 @@ def _shown(rows: Any) -> Any:
     return [(op, [*map(code, xs)], repr(at), outs, where[:3]) for op, xs, at, outs, where in rows]
 
 
-class Moved(dict[Where, Where]):
-    """The place of a node of a recorded call -> that of its copy, in the call of another module."""
+class Copies(Program):
+    """Those of a call, each of which has a line, in a module."""
 
-    def __init__(self, old: str, new: str) -> None:
-        super().__init__()
-        self.old, self.new = old, new
+    def __init__(self, rows: Sequence[Any], starts: Mapping[str, int], count: int) -> None:
+        super().__init__([row[:4] for row in rows], starts, count)
+        numbers: dict[Where, int] = {}
+        self.at = [numbers.setdefault(where, len(numbers)) for *_, where in rows]
+        self.places = [*numbers]
+        self.modules = {where.module for where in self.places}
 
-    def __missing__(self, where: Where) -> Where:
-        file, line, function, module, forward = where
-        there = Where(file, line, function, moved(module, self.old, self.new), forward)
-        self[where] = there
-        return there
-
-
-def _append(tracer: Any, program: Program, given: Given, places: Moved) -> list[Node]:
-    """Append copies of nodes, of what is given."""
-    rows, fixed = program
-    if len(tracer.nodes) + len(rows) > LARGEST:  # said where the operation stands
-        raise Again
-    values = [*given, *fixed]
-    first = len(values)
-    for op, pick, attrs, avals, where in rows:
-        values.append(Node(op, pick(values), attrs, avals, places[where]))
-    made = values[first:]
-    tracer.nodes += made
-    return made
+    def moved(self, tracer: Any, given: Sequence[Any], old: str, new: str) -> list[Node]:
+        """Append a copy in the call of the module `new`, where the recorded one was of `old`."""
+        if len(tracer.nodes) + len(self.rows) > LARGEST:  # said where the operation stands
+            raise Again
+        to = {module: moved(module, old, new) for module in self.modules}
+        there = [
+            Where(file, line, function, to[module], forward)
+            for file, line, function, module, forward in self.places
+        ]
+        return self.append(tracer, given, [there[i] for i in self.at])
 
 
 def _results(gradient: Tensor, arrived: list[Tensor | None], places: Places) -> Any:

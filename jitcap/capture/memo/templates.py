@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from eager.base.dataclass import dataclass
@@ -26,7 +26,7 @@ from eager.core.traced import Traced
 from jitcap.base.call_policy import is_native_class
 from jitcap.capture.sizes import out
 from jitcap.capture.tracing import LARGEST
-from jitcap.graph.graph import CHECK, Node
+from jitcap.graph.graph import CHECK, Node, Where
 
 _PLAIN: Final = (type(None), bool, int, float, complex, str)
 _WITH_ZEROS: Final = (float, complex)  # of two signs, which are equal
@@ -34,7 +34,38 @@ _NATIVE: Final = frozenset({*_PLAIN, Tensor, SymNumber})
 _OTHERWISE: Final = frozenset({"random", "index", "dynamic", "extern"})  # more than a node is made
 _GROWS: Final = frozenset({"nodes", "checks", "conditions", "_values"})  # of the tracer
 Code = tuple[str, Any]  # "own": a node of the template; "given": an operand; "fixed": what it is
-Program = tuple[list[Any], list[Any]]  # see `program_of`
+
+
+class Program:
+    """Nodes as what makes copies of them, which it appends."""
+
+    def __init__(self, rows: Iterable[Any], starts: Mapping[str, int], count: int) -> None:
+        """Of rows (op, codes, attrs, avals): operands are picked from the `count` values that are
+        given, of each kind from `starts` on, the fixed ones, and the nodes."""
+        rows = [*rows]
+        self.fixed = [x for _, codes, *_ in rows for kind, x in codes if kind == "fixed"]
+        numbers, starts = itertools.count(count), {**starts, "own": count + len(self.fixed)}
+        self.rows = []
+        for op, codes, attrs, avals in rows:
+            at = [next(numbers) if kind == "fixed" else starts[kind] + x for kind, x in codes]
+            self.rows.append((op, _picker(at), attrs, avals))
+
+    def append(self, tracer: Any, given: Sequence[Any], places: Iterable[Where]) -> list[Node]:
+        """Append a copy for what is `given`, with the lines of the nodes; the nodes."""
+        made: list[Node] = [*map(Node.__new__, itertools.repeat(Node, len(self.rows)))]
+        values = (*given, *self.fixed, *made)
+        for node, (op, pick, attrs, avals), where in zip(made, self.rows, places, strict=False):
+            node.op, node.args, node.attrs = op, pick(values), attrs
+            node.avals, node.where = avals, where
+        tracer.nodes += made
+        return made
+
+
+def _picker(places: list[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """Function that picks these of a tuple, as one."""
+    if len(places) > 1:
+        return operator.itemgetter(*places)
+    return operator.itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
 
 
 class Templates:
@@ -75,7 +106,7 @@ def form_of(s: Any, args: tuple[Any, ...]) -> Any:
     inside = tracer.inside is not None or s.ties.open or s.ties.regions or s.rolls
     if inside or s.sizes.symbols or s.unsafe or s.search is not None or mode.enabled or mode.behind:
         return None
-    seen: list[int] = []
+    seen: list[Any] = []
     parts: list[Any] = []
     for x in args:
         kind = type(x)
@@ -88,14 +119,15 @@ def form_of(s: Any, args: tuple[Any, ...]) -> Any:
         else:
             return None
     known: dict[int, int] = {}
-    apart = len({*seen}) == len(seen)  # in most calls no two are the same
-    same = () if apart else tuple([known.setdefault(x, len(known)) for x in seen])
+    numbers = [*map(id, seen)]
+    apart = len({*numbers}) == len(numbers)  # in most calls no two are the same
+    same = () if apart else tuple([known.setdefault(x, len(known)) for x in numbers])
     return get_default_dtype(), mode.autocast, mode.rows, same, *parts
 
 
-def _form(x: Any, kind: type, seen: list[int]) -> Any:
-    """Key of a tensor; None where it has none. The ids of its parts are added to `seen`."""
-    array = x._array if issubclass(kind, Tensor) else None
+def _form(x: Any, kind: type, seen: list[Any]) -> Any:
+    """Key of a tensor; None where it has none. Its parts are added to `seen`."""
+    array = x._array if kind is Tensor or issubclass(kind, Tensor) else None
     if type(array) is not Traced or x._view is not None:
         return None
     memory = array.storage
@@ -106,9 +138,10 @@ def _form(x: Any, kind: type, seen: list[int]) -> Any:
         return None
     if not array.chain and array.handle is not memory.handle:
         return None
-    seen += id(x), id(array), id(memory), id(counts), id(array.handle)
+    seen += x, array, memory, counts, array.handle
     chain: Any = array.chain and tuple([(op, repr(attrs)) for op, attrs in array.chain])
-    return kind, array.aval, memory.aval, array.strides, array.offset, chain, x._requires_grad
+    whole = None if memory.aval is array.aval else memory.aval
+    return kind, array.aval, whole, array.strides, array.offset, chain, x._requires_grad
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,22 +169,17 @@ class Template:
 
     def copy(self, tracer: Any, args: tuple[Any, ...]) -> None:
         """Record a copy of the nodes and writes for a call with `args`."""
-        where = tracer.where()
         given = [args[i]._array.handle for i in self.given]
-        values = [*given, *self.program[1]]
-        first = len(values)
-        for op, pick, attrs, avals in self.program[0]:
-            values.append(Node(op, pick(values), attrs, avals, where))
-        made = values[first:]
+        made = self.program.append(tracer, given, itertools.repeat(tracer.where()))
         by_kind = {"own": made, "given": given}
-        tracer.nodes += made
         tracer.checks += [made[i] for i in self.checks]
-        for i, code, writes, versions in self.writes:
+        for i, (kind, x), writes, versions in self.writes:
             array = args[i]._array
-            kind, x = code
-            array.write(x if kind == "fixed" else by_kind[kind][x])
-            array.storage.generation += writes - 1
-            array.generation = array.storage.generation
+            memory = array.storage
+            tracer.session.ties.wrote(memory)
+            memory.handle = array.handle = x if kind == "fixed" else by_kind[kind][x]
+            memory.generation += writes
+            array.generation = memory.generation
             args[i]._storage.version += versions
 
 
@@ -187,31 +215,9 @@ def recorded(s: Any, fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any
     if len(checks) != sum(n.op is CHECK for n in nodes):
         return result, None
     rows = tuple((n.op, tuple(map(code, n.args)), n.attrs, n.avals) for n in nodes)
-    steady, program = state_of(s) == state, program_of(rows, {"given": 0}, len(tensors))
+    steady, program = state_of(s) == state, Program(rows, {"given": 0}, len(tensors))
     places = tuple([i for i, _ in tensors])
     return result, Template(rows, checks, tuple(writes), steady, places, program)
-
-
-def program_of(rows: Sequence[Any], starts: Mapping[str, int], count: int) -> Program:
-    """Nodes (op, codes, ...) as what makes copies of them: each with a function that picks its
-    operands from a list of the `count` values that are given, of each kind from `starts` on, the
-    fixed ones, which are the second result, and the nodes before it."""
-    fixed = [x for _, codes, *_ in rows for kind, x in codes if kind == "fixed"]
-    numbers, starts = itertools.count(count), {**starts, "own": count + len(fixed)}
-    made = []
-    for op, codes, *rest in rows:
-        at = [next(numbers) if kind == "fixed" else starts[kind] + x for kind, x in codes]
-        made.append((op, _picker(at), *rest))
-    return made, fixed
-
-
-def _picker(places: list[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
-    if len(places) > 1:
-        return operator.itemgetter(*places)
-    if places:
-        (only,) = places
-        return lambda values: (values[only],)
-    return lambda values: ()
 
 
 def _marks(x: Tensor) -> tuple[Any, ...]:
