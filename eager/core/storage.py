@@ -87,13 +87,13 @@ OUTSIDE: Final = (
 
 def owner_of(array: Any) -> Any:
     """The array whose memory `array` and its views look at."""
-    while True:
-        base = array.base
+    while (base := array.base) is not None:
         if not isinstance(base, np.ndarray):
             base = getattr(base, "base", None)  # what `as_strided` puts between the two
         if not isinstance(base, np.ndarray):
-            return array
+            break
         array = base
+    return array
 
 
 def memory_of(array: Any) -> Any:

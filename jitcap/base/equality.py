@@ -115,6 +115,8 @@ def identity(value: Any) -> Any:
     cls = type(value)
     if cls in _ATOMS:
         return cls, value
+    if cls is type:
+        return id(value)
     if cls is tuple:
         ints = {*map(type, value)} == {int}  # most are shapes
         return (tuple, value) if ints else (tuple, *map(identity, value))

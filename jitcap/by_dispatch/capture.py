@@ -25,7 +25,6 @@ from jitcap.by_dispatch.session import DispatchSession, Refused
 from jitcap.capture import bytecode
 from jitcap.capture.attempts import Attempts
 from jitcap.capture.capture import beginning, finish, tracing
-from jitcap.capture.epilogue.effects import counters
 from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR
 from jitcap.capture.kinds.base import words
@@ -80,9 +79,8 @@ def _capture(
             watch = Watch(session)
             value = _run(session, watch, fn, args, kwargs)
             _check(session)
-            replaced = Assumed(counters(session))
             captured = _finish(session, watch, value, (len(args), tuple(kwargs)))
-            attempts.made(captured, replaced)
+            attempts.made(captured, Assumed(captured.epilogue.counters))
     return attempts.result
 
 

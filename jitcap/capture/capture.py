@@ -39,13 +39,13 @@ from jitcap.base.walks import reach
 from jitcap.capture.attempts import Attempts
 from jitcap.capture.bytecode import UnsupportedPython, decode
 from jitcap.capture.control.cfg import live_in, reads_frame
-from jitcap.capture.epilogue.effects import Epilogue, counters, epilogue, guard_aliases
+from jitcap.capture.epilogue.effects import Epilogue, epilogue, guard_aliases
 from jitcap.capture.frames import VARKEYWORDS
 from jitcap.capture.host import require_unseen, tell
 from jitcap.capture.kinds.base import words
 from jitcap.capture.kinds.caches import require_unchanged
 from jitcap.capture.kinds.functions import is_inlined
-from jitcap.capture.kinds.tensors import TensorShadow, tensors_of
+from jitcap.capture.kinds.tensors import TensorShadow
 from jitcap.capture.memo.call_copies import require_no_copies
 from jitcap.capture.result import Captured, Input
 from jitcap.capture.search import Search
@@ -76,10 +76,10 @@ def capture(
     for assumed in attempts:
         with attempts.one(), tracing(Session(name, unsafe, assumed)) as session:
             value = _begun(session, fn, args, kwargs)()
-            replaced = counters(session)
             captured = finish(session, value, (len(args), tuple(kwargs)))
             _require_unasked(captured, assumed.unasked)
             unasked = _passed_on_ints(fn, captured)
+            replaced = captured.epilogue.counters
             attempts.made(captured, Assumed(replaced), Assumed(unasked, unasked))
     return attempts.result
 
@@ -308,7 +308,7 @@ def _left(session: Session, value: Any) -> Epilogue:
     require_unchanged(session)
     require_unseen(session)
     session.tracer.constant_memory.check(end.outputs)
-    guard_aliases(session, [s for s, _ in end.writes])
+    guard_aliases(session, end)
     return end
 
 
@@ -342,7 +342,8 @@ def _derived(session: Session, end: Epilogue) -> Joint | None:
         tracer.deriving = False
 
 
-_LEFT: Final = ("rows", "effects", "calls", "value", "outputs")  # of an epilogue: what it leaves
+# Of an epilogue: what it leaves.
+_LEFT: Final = ("rows", "effects", "calls", "value", "outputs", "changed")
 
 
 def _rehearse(session: Session, value: Any, end: Epilogue) -> None:
@@ -380,18 +381,20 @@ def _drop_unused_inputs(session: Session, end: Epilogue) -> None:
     """Drop the graph's inputs that were read for guards only, or not used."""
     tracer = session.tracer
     operands = itertools.chain.from_iterable([n.args for n in tracer.nodes])
-    used: set[Any] = {*end.outputs, *tracer.checks, *operands}
-    layouts = [g.layout for g in session.guards.items if isinstance(g, TensorLike)]
-    used.update(size_inputs(tracer.inputs, (*tracer.inputs, *tracer.nodes), layouts))
-    written = {s.node for s in tensors_of(session) if s.memory.handle is not s.node}
-    tracer.inputs[:] = [n for n in tracer.inputs if n in used or n in written]
+    unused = {*tracer.inputs}.difference(end.outputs, tracer.checks, operands)
+    if session.sizes.symbols:
+        layouts = [g.layout for g in session.guards.items if isinstance(g, TensorLike)]
+        nodes = *tracer.inputs, *tracer.nodes
+        unused.difference_update(size_inputs(tracer.inputs, nodes, layouts))
+    unused.difference_update(s.node for s, _ in end.writes)
+    tracer.inputs[:] = [n for n in tracer.inputs if n not in unused]
 
 
 def _input(session: Session, node: Node) -> Input:
-    number = session.outside.numbers.get(node) or session.drawn.get(node)
-    if number is not None:
-        return Input(number, tensor=False)
+    owner: TensorShadow | None = session.inputs.get(node)
+    if owner is not None:
+        return Input(owner.origin, tensor=True)
     if node in session.tracer.constant_arrays:
         return Input(None, tensor=True, value=session.tracer.constant_arrays[node])
-    owner: TensorShadow = session.inputs[node]
-    return Input(owner.origin, tensor=True)
+    number = session.outside.numbers.get(node) or session.drawn[node]
+    return Input(number, tensor=False)

@@ -48,7 +48,7 @@ class ConstantMemory:
     def check(self, outputs: list[Any]) -> None:
         """Raise Break if memory was written by one side and the other may have read it since, or
         if both leave the capture. `outputs`: of the graph."""
-        found = {id(node) for node in outputs}
+        found = {id(node) for node in outputs if self._lifted}
         left = [array for array, _ in self._left]
         for array, values, storage in self._lifted:
             if array.tobytes() != values.tobytes():

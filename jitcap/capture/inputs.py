@@ -176,12 +176,13 @@ class Outside:
 
     def load(self, real: Any, origin: Origin) -> Any:
         """The value to work with for `real`, found at `origin`. Raises Break if it has none."""
-        if id(real) not in _SINGLETONS:
-            known = self.by_real.get(id(real))
-            if known is not None and known.origin is not origin and not self._apart(real, origin):
-                self.guard(Same(origin, self.line(), known.origin))
-                return known.twin
-        return self.read(real, origin)
+        known = self.by_real.get(id(real))
+        if known is None or known.origin is origin or id(real) in _SINGLETONS:
+            return self.read(real, origin)
+        if self._apart(real, origin):
+            return self.read(real, origin)
+        self.guard(Same(origin, self.line(), known.origin))
+        return known.twin
 
     def guard(self, guard: Guard) -> None:
         self.guards.add(guard)

@@ -22,7 +22,7 @@ from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced
 from eager.device import Size
-from eager.sizes.aval import scalar_aval
+from eager.sizes.aval import contiguous_strides, scalar_aval
 from eager.sizes.symint import (
     SymInt,
     Terms,
@@ -49,7 +49,14 @@ from jitcap.graph.scalars import Unlowered
 from jitcap.graph.symbols import Sizes, sides
 from jitcap.graph.tracer import DataDependent
 from jitcap.guards.guard import Guard, Holds, Names
-from jitcap.guards.tensor_guard import TensorLike, is_argument, is_contiguous
+from jitcap.guards.tensor_guard import (
+    Layout,
+    TensorLike,
+    is_argument,
+    is_contiguous,
+    laid_out,
+    layout_of,
+)
 
 MARK: Final = "~"  # between the name of a size and the values that it was seen to have
 _NAMES: Final = re.compile(r"\bdim\d+\b")
@@ -128,6 +135,7 @@ class CaptureSizes(Sizes):
     def __init__(self, session: State) -> None:
         super().__init__()
         self.session = session
+        self.may_vary = any(map(is_size, session.outside.assumed.varying))
         self.origins: dict[str, Origin] = {}  # of each symbol
         self.seen: dict[Any, tuple[SymInt, Origin]] = {}  # by the values seen: symbols of shapes
         self._numbers: dict[Terms, SymNumber] = {}
@@ -148,14 +156,24 @@ class CaptureSizes(Sizes):
         """True if a text names a symbol, where Python shows an int."""
         return any(name in self.symbols for name in _NAMES.findall(text)) if self.symbols else False
 
-    def of_shape(self, real: Any, origin: Origin) -> tuple[int, ...] | None:
+    def layout(self, real: Any, origin: Origin) -> Layout:
+        """The layout of a tensor from outside with symbols for what may differ."""
+        layout = layout_of(real._array)
+        if not self.may_vary:
+            return layout
+        aval, strides, spans, *_ = layout
+        shape = self._of_shape(real, origin) or aval.shape
+        if spans is not None:
+            unit = 1 if aval.device != "cpu" else real._array.itemsize
+            strides = laid_out(shape, self._of_strides(strides, spans, origin, unit), spans)
+            return layout.varying(shape, strides)
+        return layout if shape is aval.shape else layout.varying(shape, contiguous_strides(shape))
+
+    def _of_shape(self, real: Any, origin: Origin) -> tuple[int, ...] | None:
         """The shape of a tensor from outside with a symbol for each size that has varied, or is
         marked; None where none is."""
         dynamic = self.session.outside.assumed.varying
-        array = real._array
-        if not any(map(is_size, dynamic)):
-            return None
-        marks = marks_of(real)
+        array, marks = real._array, marks_of(real)
         if not marks and dynamic <= _NO_SIZES:
             return None
         every = range(array.ndim) if ALL in dynamic and is_argument(origin) else ()
@@ -168,7 +186,7 @@ class CaptureSizes(Sizes):
             for d, n in enumerate(array.shape)
         )
 
-    def of_strides(
+    def _of_strides(
         self, strides: tuple[int, ...], spans: tuple[int, ...], origin: Origin, unit: int
     ) -> tuple[Any, ...]:
         """The strides (in elements) of a tensor from outside with a symbol for each that has varied

@@ -87,6 +87,13 @@ class State:
         """Make a guard of this kind about what is found at a place."""
         self.guards.add(kind(place, self.line(), *expected, **how))
 
+    def guard_first(
+        self, kind: Callable[Concatenate[Any, str, P], Guard], place: Any, *expected: P.args,
+        **how: P.kwargs,
+    ) -> None:  # fmt: skip
+        """Make a guard as nobody made before: the place is read for the first time."""
+        self.guards.append(kind(place, self.line(), *expected, **how))
+
     def guard_that(self, form: Term, *asked: Any, answer: bool = True) -> None:
         """Guard what a term over places, and then objects, answers: see `Computed`."""
         places = tuple(x for x in asked if isinstance(x, Origin))

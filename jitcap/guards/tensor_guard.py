@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from eager.core.stand_in import Asked
 from eager.core.storage import InferenceStorage, Storage
 from eager.core.tensor import Tensor
 from eager.device.array import DeviceArray
-from eager.sizes.aval import contiguous_strides
+from eager.sizes.aval import Aval, array_aval, contiguous_strides
 from eager.sizes.symint import SymInt
 from jitcap.base.origin import Origin
 from jitcap.base.terms import Term, attribute, every, method, python, text
@@ -115,14 +116,54 @@ def seen_of(names: Names) -> tuple[Seen, str]:
     return seen, names.bind(seen)
 
 
-def spanned(array: Any) -> tuple[int, ...]:
-    """The dimension inside each one that lies without gaps, if its stride says so, else -1: of a
-    transposed matrix (-1, 0), of the first columns of one (-1, -1)."""
-    order = sorted(range(array.ndim), key=lambda d: (array.strides[d], -d))
-    found = [-1] * array.ndim
-    for inner, d in itertools.pairwise(d for d in order if array.shape[d] > 1):
-        if array.strides[d] == array.strides[inner] * array.shape[inner]:
-            found[d] = inner
+class Layout(NamedTuple):
+    """Place of the elements: aval; strides in elements; for each dimension the one inside that lies
+    without gaps, if its stride says so, else -1: of a transposed matrix (-1, 0), of the
+    first columns of one (-1, -1). Of a contiguous array `spans` and `steps` are None."""
+
+    aval: Aval
+    strides: tuple[Any, ...]
+    spans: tuple[int, ...] | None
+    sizes: tuple[int | None, ...]  # None: a symbol, as in `steps`
+    steps: tuple[int | None, ...] | None  # strides as the array has them: NumPy's in bytes
+
+    def varying(self, shape: tuple[Any, ...], strides: tuple[Any, ...]) -> Layout:
+        """The layout with symbols for what may differ."""
+        sizes = _one(tuple([None if isinstance(n, SymInt) else n for n in shape]))
+        steps = self.steps
+        if self.spans is not None and steps is not None:
+            rows = zip(strides, self.spans, steps, strict=True)
+            steps = tuple(None if isinstance(n, SymInt) and d < 0 else step for n, d, step in rows)
+        return Layout(replace(self.aval, shape=shape), strides, self.spans, sizes, steps)
+
+
+def layout_of(array: Any) -> Layout:
+    """Layout of the array of a tensor from outside."""
+    if type(array) is DeviceArray:
+        return _laid(array.aval, array.strides, array.strides, 1)
+    return _layout_of(array.shape, array.strides, array.dtype)
+
+
+@functools.lru_cache(maxsize=4096)  # few differ in a program
+def _layout_of(shape: tuple[int, ...], steps: tuple[int, ...], dtype: np.dtype) -> Layout:
+    strides = tuple([step // dtype.itemsize for step in steps])
+    return _laid(array_aval(shape, dtype), strides, steps, dtype.itemsize)
+
+
+def _laid(aval: Aval, strides: tuple[int, ...], steps: tuple[int, ...], unit: int) -> Layout:
+    spans = _spans_of(aval.shape, steps, unit)
+    return Layout(aval, strides, spans, _one(aval.shape), None if spans is None else steps)
+
+
+def _spans_of(shape: tuple[int, ...], steps: tuple[int, ...], unit: int) -> tuple[int, ...] | None:
+    rows = zip(shape, steps, contiguous_strides(shape), strict=True)
+    if 0 in shape or all(n == 1 or step == unit * stride for n, step, stride in rows):
+        return None
+    found = [-1] * len(shape)
+    order = sorted((steps[d], -d) for d, n in enumerate(shape) if n > 1)
+    for (step, inner), (wider, d) in itertools.pairwise(order):
+        if wider == step * shape[-inner]:
+            found[-d] = -inner
     return tuple(found)
 
 
@@ -179,24 +220,15 @@ class TensorLike(Guard):
         tensor: Tensor,
         origin: Origin,
         where: str,
-        shape: tuple[int, ...] | None = None,
-        layout: tuple[Any, ...] | None = None,
+        layout: Layout | None = None,
         kind: Asked | None = None,
     ) -> TensorLike:
-        """`shape`, `layout` (strides in elements): with symbols for those that may differ."""
-        array = tensor._array
-        sizes = _one(tuple([None if isinstance(n, SymInt) else n for n in shape or array.shape]))
-        layout = None if is_contiguous(array) else layout or tensor._layout
-        spans = () if layout is None else spanned(array)
-        strides = layout and tuple(
-            None if isinstance(n, SymInt) and spans[d] < 0 else array.strides[d]
-            for d, n in enumerate(layout)
-        )
+        """`layout`: with symbols for what may differ."""
+        aval, strides, spans, sizes, steps = layout or layout_of(tensor._array)
         return TensorLike(
-            origin, where, type(tensor), sizes, array.dtype, strides,
-            tensor.requires_grad, tensor._node is None, tensor._hooks is not None, spans,
-            array.aval.device if type(array) is DeviceArray else "cpu", layout,
-            kind,
+            origin, where, type(tensor), sizes, tensor._array.dtype, steps,
+            tensor.requires_grad, tensor._node is None, tensor._hooks is not None, spans or (),
+            aval.device, None if spans is None else strides, kind,
         )  # fmt: skip
 
     def key(self) -> tuple[Any, ...]:

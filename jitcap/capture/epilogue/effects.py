@@ -69,6 +69,8 @@ class Epilogue:
     leaves: list[Term] = field(default_factory=list)  # where gradients asked for later go to
     slots: list[Tensor] = field(default_factory=list)  # what has them, while it is captured
     goals: list[Tensor] = field(default_factory=list)  # the leaves, as long
+    changed: list[Shadow] = field(default_factory=list)  # objects that the program changed, as long
+    counters: frozenset[str] = frozenset()  # ints that it replaced by other ints: they will vary
 
     def replay(self) -> list[Row]:
         """The statements of the effects. Those that count writes are loops: an optimizer has
@@ -94,7 +96,7 @@ class Epilogue:
 
     def release(self) -> None:
         """Let go of the capture's tensors: all that the program met hangs on them."""
-        self.slots, self.goals, self.writes = [], [], []
+        self.slots, self.goals, self.writes, self.changed = [], [], [], []
 
 
 def epilogue(session: Session, value: Any) -> Epilogue:
@@ -127,6 +129,9 @@ def _render(session: Session, value: Any, make: ValueEmitter) -> Epilogue:
                 what = f"an object that {shadow.origin.show()} holds goes, which runs code"
                 raise Break("effect", what)
             stores += shadow.replay(make)
+            if shadow.mutable:
+                out.changed.append(shadow)
+    out.counters = frozenset().union(*(shadow.counters() for shadow in out.changed))
     stores += _draws(session, make)
     stores += _modes(session, make)
     make.reporting = True
@@ -147,9 +152,10 @@ def _render(session: Session, value: Any, make: ValueEmitter) -> Epilogue:
     return out
 
 
-def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
+def guard_aliases(session: Session, end: Epilogue) -> None:
     """Objects that were changed, or that a set or dictionary told apart, must stay different
     objects; tensors different memory, and so those that were copied with each other."""
+    written = [s for s, _ in end.writes]
     known = {id(s) for s in written}
     for *_, copied in session.outside.memories.values():
         written = [
@@ -161,14 +167,16 @@ def guard_aliases(session: Session, written: list[TensorShadow]) -> None:
     told_apart = [s for s in session.hashed.values() if id(s) not in chosen]
     for group in _by(lambda s: s.kin(), told_apart):
         _guard_apart(session, Distinct, group)
-    mutable = [s for s in session.outside.by_real.values() if s.mutable]
-    changed = {id(s) for s in mutable if s.changed()}
-    for group in _by(lambda s: s.kin(), mutable):
-        _guard_changed(session, group, changed)
-    _guard_dictionaries(session, changed)
+    if end.changed:
+        mutable = [s for s in session.outside.by_real.values() if s.mutable]
+        changed = {id(s) for s in end.changed}
+        for group in _by(lambda s: s.kin(), mutable):
+            _guard_changed(session, group, changed)
+        tables = [s for s in mutable if isinstance(s, DictShadow)]
+        _guard_dictionaries(session, tables, changed)
     tensors = tensors_of(session)
-    for alike in _by(TensorShadow.look, tensors):
-        told = {id(s) for s in alike if id(s) not in chosen and _is_told(session, s)}
+    told = {id(s) for s in tensors if id(s) not in chosen and _is_told(session, s)}
+    for alike in _by(TensorShadow.look, tensors) if told else ():
         _guard_changed(session, alike, told)
     needing = [s for s in tensors if s.requires_grad]
     if session.tracer.differentiated and not {*needing} <= {*written}:
@@ -225,10 +233,9 @@ def _is_told(session: Session, shadow: TensorShadow) -> bool:
     return any(field not in guarded for field, _ in shadow.mark())
 
 
-def _guard_dictionaries(session: Session, changed: set[int]) -> None:
+def _guard_dictionaries(session: Session, tables: list[DictShadow], changed: set[int]) -> None:
     """The dictionary of an object that is written is not that of one of another class, which would
     show it. Those of one class are told apart with all that are of one kin."""
-    tables = [s for s in session.outside.by_real.values() if isinstance(s, DictShadow)]
     written = [(t, [*t.removed(), *t.stored()]) for t in tables if id(t) in changed]
     keys = {key for _, found in written for key in found}
     by_key: dict[Any, dict[Any, list[DictShadow]]] = {}
@@ -254,11 +261,6 @@ def _check_memory(tensors: list[TensorShadow], chosen: set[int]) -> None:
             if any(isinstance(s.origin, AsTensor) for s in group):  # each attempt makes another
                 raise refusal
             raise refusal.unless(Assumed(memories=frozenset(s.storage() for s in group)))
-
-
-def counters(session: Session) -> frozenset[str]:
-    """The names of ints from outside that the program replaces by other ints: they will vary."""
-    return frozenset().union(*(shadow.counters() for shadow in session.outside.by_real.values()))
 
 
 # ---- tensors

@@ -523,5 +523,7 @@ def kind_of_class(cls: type) -> Kind:
 
 def kind_of(value: Any) -> Kind:
     """The kind of a value of this capture. It is asked more often than anything else."""
-    found = _KIND_OF.get(id(type(value)))
-    return kind_of_class(type(value)) if found is None else found[1]
+    try:
+        return _KIND_OF[id(type(value))][1]
+    except KeyError:
+        return kind_of_class(type(value))

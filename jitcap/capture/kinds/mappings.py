@@ -133,17 +133,14 @@ class DictShadow(Shadow):
         if value is MISSING:
             by = self.way("__contains__", dict.__contains__)
             if origin is None:
-                s.guard(Absent, self.origin, real_key, by)
+                s.guard_first(Absent, self.origin, real_key, by)
             else:
                 s.guard(AbsentBy, self.origin, origin, by)
             return
-        way = None if self.plain() else entry_of
+        way = None if type(self.real) is dict or self.plain() else entry_of
         step: Origin = Item(self.origin, real_key, way)
         if origin is not None:
             step = ItemBy(self.origin, origin, way)
-        self._take(s, key, value, step)
-
-    def _take(self, s: Session, key: Any, value: Any, step: Origin) -> None:
         self.base[key] = value = s.outside.load(value, step)
         self.kind.__setitem__(self.twin, key, value)
 
@@ -154,9 +151,7 @@ class DictShadow(Shadow):
     def plain(self) -> bool:
         """True if `real[key]` is the builtin lookup of `dict`, without `__missing__`."""
         cls = type(self.real)
-        return cls is dict or (
-            cls.__getitem__ is dict.__getitem__ and not hasattr(cls, "__missing__")
-        )
+        return cls.__getitem__ is dict.__getitem__ and not hasattr(cls, "__missing__")
 
     def way(self, name: str, builtin: Any) -> Any:
         """None where the class has the builtin's method, or the builtin's method."""
@@ -199,8 +194,8 @@ class DictShadow(Shadow):
         """`len()`: of an unchanged dictionary the number is guarded, not every key."""
         if not self.whole and not self.changed():
             count = dict.__len__(self.real)
-            by = self.way("__len__", dict.__len__)
-            s.guard(Length, self.origin, count, by)
+            if not self.measured:
+                s.guard_first(Length, self.origin, count, self.way("__len__", dict.__len__))
             self.measured = True
             return count
         self.complete(s)
@@ -303,6 +298,7 @@ class Entries:
 
     shadow: DictShadow
     held: dict[Any, Any]
+    types: list[tuple[Any, type]]  # of what is outside, by key
     absent: tuple[Any, ...]
     whole: bool
     measured: bool
@@ -315,7 +311,8 @@ class Entries:
             return None
         held = dict(shadow.kind.items(shadow.twin))
         absent = sorted((k for k in shadow.known if k not in held), key=str)
-        return cls(shadow, held, tuple(absent), shadow.whole, shadow.measured)
+        types = [(k, type(dict.get(shadow.real, k))) for k in held]
+        return cls(shadow, held, types, tuple(absent), shadow.whole, shadow.measured)
 
     def again(self, s: Session, other: Any) -> list[tuple[Any, Any]] | None:
         """Load the same of another dictionary: pairs of a value here and there. None if it does not
@@ -330,8 +327,8 @@ class Entries:
             if dict.__contains__(other.real, key):
                 return None
             other.touch(s, key)
-        for key in self.held:
-            if type(dict.get(other.real, key)) is not type(dict.get(mine.real, key)):
+        for key, kind in self.types:
+            if type(dict.get(other.real, key)) is not kind:
                 return None
             other.touch(s, key)
         if self.whole and [*other.kind.keys(other.real)] != [*self.held]:
@@ -395,7 +392,7 @@ class DictKind(MeasuredKind):
         return rows + attributes(make, name, value)
 
     def load(self, s: Session, real: dict[Any, Any], origin: Origin) -> Any:
-        s.guard(TypeIs, origin, type(real))
+        s.guard_first(TypeIs, origin, type(real))
         if isinstance(real, collections.defaultdict):
             factory = s.outside.load(real.default_factory, Attribute(origin, "default_factory"))
             return s.outside.register(DictShadow(real, origin, collections.defaultdict(factory)))

@@ -315,7 +315,7 @@ class ObjectKind(MutableKind):
             return self.base.load(s, real, origin)
         if isinstance(real, dict | list | collections.deque) and any(slots_of(cls)):
             return OPAQUE.load(s, real, origin)
-        s.guard(TypeIs, origin, cls)
+        s.guard_first(TypeIs, origin, cls)
         s.outside.fixed[id(cls)] = cls
         if isinstance(real, dict):
             twin: Any = dict.__new__(cls)

@@ -9,7 +9,6 @@ parts and shapes of it.
 from __future__ import annotations
 
 import operator
-from dataclasses import replace
 from types import FunctionType
 from typing import Any, Final
 
@@ -27,7 +26,6 @@ from eager.core.tape import mode
 from eager.core.tensor import UNREAD, Tensor, wrap
 from eager.core.traced import Traced, TracedStorage
 from eager.device.array import DeviceArray
-from eager.sizes.aval import Aval, contiguous_strides
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import is_native_class, shown
 from jitcap.base.origin import Attribute, Computed, DictOf, Item, ItemBy, Origin, result_of
@@ -44,7 +42,7 @@ from jitcap.capture.kinds.views import load_view
 from jitcap.capture.sizes import out
 from jitcap.graph.graph import INPUT
 from jitcap.guards.guard import Absent, Equals, TypeIs
-from jitcap.guards.tensor_guard import TensorLike, is_contiguous, is_writable, laid_out, spanned
+from jitcap.guards.tensor_guard import TensorLike, is_writable
 
 TENSOR_FIELDS: Final = frozenset(
     {"_array", "_counts", "_storage", "_requires_grad", "_node", "_index", "_grad", "_view",
@@ -121,12 +119,17 @@ class TensorShadow(Shadow):
     def _extra_now(self) -> dict[str, Any]:
         """The attributes of the user's that the program set."""
         held = self.twin.__dict__
-        own = held and held.keys() - TENSOR_FIELDS
+        if held.keys() <= TENSOR_FIELDS:
+            return {}
+        own = held.keys() - TENSOR_FIELDS
         return {k: v for k, v in held.items() if k in own and self.extra.get(k, MISSING) is not v}
 
     def _changed_hooks(self) -> dict[str, set[Any]]:
         """The hooks by table, of those tables to which one was added, or from which one is gone."""
-        pairs = [(name, getattr(self.twin, name), getattr(self.real, name)) for name in _HOOKS]
+        twin, real = self.twin, self.real
+        if twin._hooks is real._hooks is twin._accumulate_hooks is real._accumulate_hooks is None:
+            return {}  # as most
+        pairs = [(name, getattr(twin, name), getattr(real, name)) for name in _HOOKS]
         told = [(name, {*(now or ())}, was) for name, now, was in pairs if now or was]
         return {name: now for name, now, was in told if now != {*(was or ())}}
 
@@ -139,8 +142,10 @@ class TensorShadow(Shadow):
 
         if twin._node is not None:
             raise Break("effect", f"{self.origin.show()} gets a history by an in-place operation")
-        removed = [len(now) < len(getattr(self.real, name)) for name, now in self.hooks.items()]
-        if any(removed) or self._changed_hooks():
+        removed = self.hooks and [
+            name for name, now in self.hooks.items() if len(now) < len(getattr(self.real, name))
+        ]
+        if removed or self._changed_hooks():
             raise Break("effect", f"a hook of {self.origin.show()} is registered or removed")
         if self.memory.handle is not self.node:
             make.writes.append((self, self.memory.handle))
@@ -170,23 +175,7 @@ class TensorShadow(Shadow):
 
 def tensors_of(s: Session) -> list[TensorShadow]:
     """The tensors from outside."""
-    return [x for x in s.outside.by_real.values() if isinstance(x, TensorShadow)]
-
-
-def _layout(s: Session, real: Tensor, origin: Origin) -> tuple[Aval, tuple[int, ...]]:
-    """Aval of a tensor from outside in the graph, and its strides in elements."""
-    aval: Aval = real.aval
-    shape = s.sizes.of_shape(real, origin)
-    array, strides = real._array, real._layout
-    if not is_contiguous(array):
-        unit = 1 if aval.device != "cpu" else array.itemsize
-        spans = spanned(array)
-        strides = laid_out(
-            shape or aval.shape, s.sizes.of_strides(strides, spans, origin, unit), spans
-        )
-    elif shape is not None:
-        strides = contiguous_strides(shape)
-    return aval if shape is None else replace(aval, shape=shape), strides
+    return [*s.inputs.values()]
 
 
 class TensorKind(NativeKind):
@@ -208,21 +197,23 @@ class TensorKind(NativeKind):
             real = wrap(real._array, real._storage)
         where, memories = real._view, s.outside.assumed.memories
         shared = where is not None and id(real._storage) in memories and where.holds(real)
-        if shared and not real.requires_grad:
+        requires_grad = real.requires_grad
+        if shared and not requires_grad:
             return load_view(s, real, origin)
-        aval, strides = _layout(s, real, origin)
+        layout = s.sizes.layout(real, origin)
+        aval = layout.aval
         node = s.tracer.input(f"x{len(s.tracer.inputs)}", aval)
         storage = TracedStorage(s.tracer, node, aval, read_only=not is_writable(real._array))
         counts = StandInStorage(real._storage)
-        twin = wrap(Traced(aval, storage, node, (), strides), counts, type(real))
-        if real.requires_grad:
+        twin = wrap(Traced(aval, storage, node, (), layout.strides), counts, type(real))
+        if requires_grad:
             twin._requires_grad = True
         twin._grad = UNREAD
-        s.guards.append(TensorLike.of(real, origin, s.line(), aval.shape, strides, counts.kind))
+        s.guards.append(TensorLike.of(real, origin, s.line(), layout, counts.kind))
         shadow = TensorShadow(real, origin, twin, node)
         s.inputs[node] = s.owners[id(shadow.memory)] = shadow
         s.outside.register(shadow)
-        if real.requires_grad and real._hooks is not None:
+        if requires_grad and real._hooks is not None:
             for field in _HOOKS:
                 hooks = s.outside.load(getattr(real, field), Attribute(origin, field))
                 s.settle(hooks)

@@ -64,10 +64,10 @@ def load_view(s: Session, real: Tensor, origin: Origin) -> Any:
 def shared_memory(shadows: Sequence[Any]) -> Iterable[list[Any]]:
     """Tensors from outside, those together that lie in one piece of memory. It is told by its
     address; where each owns what it lies in, which takes less to ask, by that."""
-    owners = {id(s): owner_of(s.real._array) for s in shadows if s.is_on_host()}
-    alone = all(owner.flags.owndata for owner in owners.values())
+    owners = [owner_of(s.real._array) if s.is_on_host() else None for s in shadows]
+    alone = all(owner.flags.owndata for owner in owners if owner is not None)
     groups: dict[Any, list[Any]] = {}
-    for s in shadows:
-        own = alone and id(s) in owners
-        groups.setdefault(("owner", id(owners[id(s)])) if own else s.place(), []).append(s)
+    for s, owner in zip(shadows, owners, strict=True):
+        place = s.place() if owner is None or not alone else ("owner", id(owner))
+        groups.setdefault(place, []).append(s)
     return groups.values()

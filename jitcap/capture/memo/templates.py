@@ -40,7 +40,7 @@ class Program:
     """Nodes as what makes copies of them, which it appends."""
 
     def __init__(self, rows: Iterable[Any], starts: Mapping[str, int], count: int) -> None:
-        """Of rows (op, codes, attrs, avals): operands are picked from the `count` values that are
+        """`rows`: (op, codes, attrs, avals). Operands are picked from the `count` values that are
         given, of each kind from `starts` on, the fixed ones, and the nodes."""
         rows = [*rows]
         self.fixed = [x for _, codes, *_ in rows for kind, x in codes if kind == "fixed"]

@@ -108,22 +108,23 @@ def test_updates_are_those_of_eager(make, kind, least, copies):
 
 
 def captured(count):
-    """The calls that capturing a step with so many parameters takes."""
+    """The calls that capturing a step with so many parameters takes, of which there is state."""
     parameters = [nn.Parameter(eager.ones(3)) for _ in range(count)]
     optimizer = eager.optim.AdamW(parameters, lr=0.1)
 
     def step():
         for p in parameters:
-            p.grad = p.detach()
+            p.grad = p.detach() * 2
         optimizer.step()
 
+    step()
     return calls_made(lambda: capture(step, (), {}, dynamic=frozenset()))
 
 
 def test_an_update_that_is_copied_costs_little():
     captured(4)
     few, many = map(captured, (20, 40))
-    assert many - few < 20 * 7000
+    assert many - few < 20 * 2300  # half of them are tests' own, of what is logged
 
 
 def test_a_check_of_a_copy_is_made():
