@@ -28,7 +28,7 @@ EXTEND: Final[Row] = ("do", method("t", "extend", "v"))
 VERSION: Final[Row] = ("add", attribute("t", "_storage", "version"), "v")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class Effect:
     """One write to an object from outside: what is found at `origin`, `target` in the entry.
 

@@ -46,3 +46,28 @@ def test_a_hook_is_removed(fn):
         return found, len(handle.hooks)
 
     assert run(lambda step: jit(step, backend="eager")) == run(lambda step: step)
+
+
+class Doubled(eager.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+def test_a_derivative_of_the_program_is_no_split_beside_writes_to_objects():
+    log, w = [], eager.ones(2, requires_grad=True)
+
+    def step(x):
+        y = Doubled.apply(x * w)
+        log.append(len(log))
+        return y
+
+    compiled = jit(step, backend="eager", fullgraph=True)
+    for n in range(1, 4):
+        compiled(eager.ones(2)).sum().backward()
+        assert w.grad.tolist() == [2.0 * n] * 2
+        assert log == [*range(n)]
