@@ -28,10 +28,12 @@ class ViewShadow(Shadow):
     def __init__(self, real: Tensor, origin: Origin, twin: Tensor) -> None:
         super().__init__(real, origin, twin)
         self.array = twin._array
+        self.fields = frozenset(twin.__dict__)  # which has the program's attributes, too
 
     def mark(self) -> tuple[Any, ...]:
         twin = self.twin
         plain = twin._node is None and twin._grad is None and not twin._requires_grad
+        plain = plain and twin._hooks is None and self.fields >= twin.__dict__.keys()
         same = plain and twin._array is self.array
         return () if same else (id(twin._array), id(twin._node))
 
