@@ -127,6 +127,8 @@ class saved_tensors_hooks:
         mode.saved_hooks = self._hooks
 
     def __exit__(self, *_: object) -> None:
+        if tracing():
+            raise UnknownValue("saved_tensors_hooks ends: what is saved behind it is not looked at")
         mode.saved_hooks = self._before.pop()
 
 

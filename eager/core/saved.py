@@ -13,7 +13,7 @@ from eager.core import tensor as tensor_module
 from eager.core.mode import mode
 from eager.core.storage import Storage
 from eager.core.tensor import Tensor, bare
-from eager.core.traced import Traced
+from eager.core.traced import Traced, UnknownValue
 
 
 def stale(dtype: Any, shape: Sequence[int], name: str, found: int, expected: int) -> str:
@@ -35,6 +35,8 @@ class Saved:
     def __init__(self, tensor: Tensor, name: str) -> None:
         storage = tensor._storage
         if mode.saved_hooks is not None:
+            if type(tensor._array) is Traced:
+                raise UnknownValue(f"saved_tensors_hooks looks at what {name} saves")
             self.tensor = Packed(tensor, *mode.saved_hooks)
         elif storage.again is not None:
             self.tensor = Packed(tensor, *_made_again(tensor), storage)

@@ -132,7 +132,7 @@ class Verified:
         self.places = captured.places()
         names = captured.names
         self._entry = link(code, names.namespace, Begun, MISS, self.attachments)  # type: ignore[arg-type]
-        drawn = [o.method.__self__ for o in names.keep if isinstance(o, Drawn)]
+        drawn = [o.method.__self__ for o in names.variables if isinstance(o, Drawn)]
         self._generators = list({id(g): g for g in drawn}.values())
         self._used = False
 

@@ -24,6 +24,7 @@ from jitcap.base.terms import Row, Term, text
 from jitcap.capture.epilogue_writes import DROP, DROP_ITEM, ITEM, PUT, Effect, Emitter, attributes
 from jitcap.capture.inputs import Shadow
 from jitcap.capture.kinds.base import (
+    DEPTH,
     HANDLERS,
     MISSING,
     Args,
@@ -373,6 +374,10 @@ class ObjectKind(MutableKind):
         if isinstance(shadow, ObjectShadow) and compares_in_python(type(value)):
             shadow.complete(s)
         self.base.settle(s, value, depth)
+        if shadow is not None and depth < DEPTH and is_native_class(type(value)):
+            for part in [*(fields_of(s, value) or {}).values()]:  # which its methods look at
+                if kind_of(part).contains_values:
+                    kind_of(part).settle(s, part, depth + 1)
 
     def to_native(self, s: Session, value: Any) -> Any:
         if isinstance(value, Module):
