@@ -104,8 +104,9 @@ def _all_branches(frame: Frame) -> frozenset[tuple[Any, ...]]:
 def _attempt(session: Session, frame: Frame, limit: int | None) -> tuple[Captured, int]:
     twin = _twin(session, frame)
     loops: list[tuple[int, int]] = []
+    opcodes = session.vm.opcodes
     if limit is not None:
-        session.vm.opcodes = _noting_loops(session.vm.opcodes, twin, loops)
+        session.vm.opcodes = _noting_loops(opcodes, twin, loops)
     try:
         done = session.vm.run(twin, limit)
     except BaseException as error:
@@ -115,6 +116,8 @@ def _attempt(session: Session, frame: Frame, limit: int | None) -> tuple[Capture
             lesson = Assumed(sites=_all_branches(frame))
             raise Break("aliasing", what).unless(lesson) from error
         raise
+    finally:
+        session.vm.opcodes = opcodes  # the other table holds the frame, which would end late
     value = _value(twin, done)
     if done is not None:
         twin.fast, twin.stack = {}, []  # as if the frame were gone
