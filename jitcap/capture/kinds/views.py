@@ -28,7 +28,7 @@ class ViewShadow(Shadow):
     def __init__(self, real: Tensor, origin: Origin, twin: Tensor) -> None:
         super().__init__(real, origin, twin)
         self.array = twin._array
-        self.fields = frozenset(twin.__dict__)  # which has the program's attributes, too
+        self.fields = frozenset(twin.__dict__)  # what is added is the program's
 
     def mark(self) -> tuple[Any, ...]:
         twin = self.twin
