@@ -82,6 +82,7 @@ _FASTCALL: Final = 0x80
 _new_function = ctypes.PYFUNCTYPE(
     ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
 )(("PyCFunction_NewEx", ctypes.pythonapi))
+_keep_for_ever = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))
 
 
 @functools.cache
@@ -123,7 +124,7 @@ class Module:
                 support.provide_product(ctype)
         entry = support.address_of(self.library, "jitcap_call")
         self._call = MethodDef(b"jitcap_call", entry, _FASTCALL)
-        _methods.append(self._call)
+        _keep_for_ever(self._call)  # a builtin reads its own when it is freed, also at exit
 
     def call_of(self, plan: PlanStruct) -> Callable[[list[Any], list[Array]], int]:
         """The function (inputs, outputs) -> code that runs what `plan` says."""
@@ -137,7 +138,6 @@ class Module:
         return Runner(self, name, signature)
 
 
-_methods: Final[list[MethodDef]] = []  # a builtin function reads its own until it is gone
 RUNNERS: Final[weakref.WeakSet[Runner]] = weakref.WeakSet()
 Works = Callable[[Mapping[str, int]], Sequence[Work]]  # the values of symbols -> parts by number
 Clocked = tuple[Module, Signature, Works]  # a second build, and what one run of it does

@@ -5,6 +5,8 @@ import multiprocessing
 import os
 import platform
 import signal
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -501,3 +503,11 @@ def test_bricks_of_all_instruction_sets(isa):
                     exact = (x.T if ta else x) @ (y.T if tb else y)
                     for out in run([a, b, n, m, k, ta, tb]):
                         np.testing.assert_allclose(out, exact, 1e-4, 1e-4, err_msg=f"{m, n, k}")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="MALLOC_PERTURB_ is glibc's")
+def test_calls_that_live_until_exit_read_no_freed_memory():
+    program = "import eager, jitcap; f = jitcap.jit(lambda x: (x * 2).sum()); print(f(eager.ones(5)).item())"
+    env = {**os.environ, "PYTHONMALLOC": "malloc", "MALLOC_PERTURB_": "255"}  # freed memory changes
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env)
+    assert (ran.returncode, ran.stdout) == (0, "10.0\n"), ran.stderr
