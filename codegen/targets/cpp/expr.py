@@ -231,6 +231,8 @@ class Spell(Walk[str]):
         if x.fn == "where":
             typed[0] = args[0]
             return f"select<{wrap}>({', '.join(typed)})"
+        if not vector and kind is dt.float64 and fn in table.ALONE:
+            return f"{fn}_alone({', '.join(typed)})"
         calls = self.names.calls and fn in table.APART and kind.is_floating_point
         return f"{table.FUNCTIONS[fn]}{'_apart' if calls else ''}({', '.join(typed)})"
 

@@ -517,6 +517,9 @@ template <class V> JC_INLINE V lgamma(V x) {
   else return lgamma_libm(x);
 }
 
+// name_alone(x): of one value, libm's, which differs in the last place.
+JC_INLINE f64 pow_alone(f64 x, f64 y) { return __builtin_pow(x, y); }
+JC_INLINE f64 erf_alone(f64 x) { return __builtin_erf(x); }
 // name_apart(x): the same, as a call. A kernel with very many of them compiles in a fifth of the time.
 #define JC_APART1(name) template <class V> JC_NOINLINE V name##_apart(V x) { return name(x); }
 #define JC_APART2(name) template <class V> JC_NOINLINE V name##_apart(V x, V y) { return name(x, y); }

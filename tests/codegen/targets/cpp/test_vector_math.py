@@ -218,3 +218,16 @@ def test_two_to_a_power_is_exp2():
     with np.errstate(over="ignore", under="ignore"):
         np.testing.assert_allclose(jit(program)(x).numpy(), np.exp2(x.numpy()), 1e-15)
     assert "exp2(" in explain(program)(x).stages["source"]
+
+
+def test_a_power_alone_is_pythons():
+    """Of a float64 that has no lanes, as of the corrections of Adam."""
+    power = jit(lambda x, y: x**y)
+    rng = np.random.default_rng(5)
+    for x, y in zip(rng.uniform(0.5, 1, 200), rng.integers(1, 3000, 200), strict=True):
+        made = power(eager.tensor(x, dtype=eager.float64), eager.tensor(y, dtype=eager.float64))
+        assert made.item() == float(x) ** float(y)
+    source = explain(lambda x, y: (x**y).sin())(
+        eager.tensor(x), eager.tensor(1.0, dtype=eager.float64)
+    )
+    assert "pow_alone(" in source.stages["source"]
