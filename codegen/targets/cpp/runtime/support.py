@@ -22,7 +22,7 @@ import importlib.util
 import os
 import shutil
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -208,12 +208,12 @@ def _at_exit() -> None:
     """A program that ends while something is compiled leaves no compiler behind, nor its files."""
     with _begin_lock:
         _ended.set()
-    for each in tuple(_at_work):  # a thread takes its own out
-        each.close()
+    for close in tuple(_at_work):  # a thread takes its own out
+        close()
 
 
 _ended: Final = threading.Event()
-_at_work: Final[set[contextlib.ExitStack]] = set()  # what ends compilers, and removes their files
+_at_work: Final[set[Callable[[], None]]] = set()  # what ends compilers, and removes their files
 atexit.register(_at_exit)
 os.register_at_fork(after_in_child=_at_work.clear)  # which are the parent's
 
@@ -315,9 +315,14 @@ def _begun(
         }
         compiled = build.compile_shared(files, out, flags=flags, objects=objects)
         stack.callback(compiled.close)
-        opened = stack.pop_all()
-        opened.callback(_at_work.discard, opened)
-        _at_work.add(opened)
+        opened, closing = stack.pop_all(), lock()
+
+        def close() -> None:
+            with closing:  # at exit one waits for a thread that would not live to remove the files
+                opened.close()
+            _at_work.discard(close)
+
+        _at_work.add(close)
 
     def keep() -> Path:
         compiled.result()
@@ -326,4 +331,4 @@ def _begun(
                 store.put(keys[name], {"sources": [name]}, {"library.o": path})
         return store.put(key, {"sources": list(files)}, {"graph.so": out}).file("graph.so")
 
-    return Pending(keep, opened.close)
+    return Pending(keep, close)

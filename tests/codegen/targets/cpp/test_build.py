@@ -2,10 +2,12 @@
 
 import ctypes
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -236,6 +238,31 @@ def test_a_program_that_ends_early_leaves_no_compiler_and_no_files(tmp_path):
     assert (ran.returncode, ran.stderr) == (0, "")
     assert not list((tmp_path / "tmp").iterdir())
     assert time.monotonic() - start < 50
+
+
+def test_a_program_that_ends_waits_for_a_thread_that_removes_files(monkeypatch, tmp_path):
+    folder, removing = tmp_path / "tmp", threading.Event()
+    folder.mkdir()
+    real = shutil.rmtree
+
+    def slowly(path, **options):
+        removing.set()
+        time.sleep(0.2)
+        real(path, **options)
+
+    monkeypatch.setenv("JITCAP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", fake_compiler(tmp_path, "exec sleep 100"))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(support, "_ended", threading.Event())
+    monkeypatch.setattr(support, "prefetch", lambda products: None)
+    pending = cpu.build_shared({"one.cpp": ONE})
+    monkeypatch.setattr(shutil, "rmtree", slowly)
+    thread = threading.Thread(target=pending.close)
+    thread.start()
+    removing.wait()
+    support._at_exit()
+    assert not list(folder.iterdir())
+    thread.join()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
