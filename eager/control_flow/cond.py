@@ -355,15 +355,23 @@ class ChoiceNode(Node):
         return "CloneBackward0"
 
     def vjp(self, grads: list[Any]) -> Sequence[Any]:
-        """A choice of the arms' gradients; zeros for what one arm does not touch."""
+        """A choice of the arms' gradients; zeros for what one arm does not touch, and none for what
+        only results without a gradient are made of."""
         if self.saved is None:
             raise RuntimeError(FREED)
-        arms = []
+        arms, reached = [], set[Any]()
         for row, spans in zip(self.rows, self.spans, strict=True):
-            fn = _Backward(row, spans, grads, self.edges, self.avals)
+            used = [t for t, g in zip(row, grads, strict=True) if g is not None]
+            reached.update(outer_edges(used, spans))
+        places = [i for i, edge in enumerate(self.edges) if edge in reached]
+        edges, avals = [self.edges[i] for i in places], [self.avals[i] for i in places]
+        for row, spans in zip(self.rows, self.spans, strict=True):
+            fn = _Backward(row, spans, grads, edges, avals)
             arms.append(_Arm(self.tracer, fn, "cond"))
         after = [(*inner, arm.span) for inner, arm in zip(self.spans, arms, strict=True)]
-        return _joined(self.tracer, self.pick, [a.leaves for a in arms], arms, after)
+        given = _joined(self.tracer, self.pick, [a.leaves for a in arms], arms, after)
+        found = dict(zip(places, given, strict=True))
+        return [found.get(i) for i in range(len(self.edges))]
 
     def release(self) -> None:
         if any(_saves(row, s) for row, s in zip(self.rows, self.spans, strict=True)):

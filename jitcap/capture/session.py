@@ -288,6 +288,7 @@ class Session(base.Session):
         function = fn.__func__ if type(fn) is MethodType else fn
         if type(function) is FunctionType:  # one of `eager`, which looks at all that it gets
             self.log.running(function, owner, given)
+            self.ties.asked(function.__name__, given)
             if not plain:
                 self.see_within((*given, *named.values()), "use")
             _require_own_members(self, function)

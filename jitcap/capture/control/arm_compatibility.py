@@ -22,7 +22,7 @@ from eager.core.traced import Traced
 from eager.sizes.aval import contiguous_strides
 from jitcap.base.walks import reach
 from jitcap.capture.control.checkpoint import Differ
-from jitcap.capture.control.loop_iterables import same_look
+from jitcap.capture.control.loop_iterables import same_look, strides_of
 from jitcap.capture.interpret import NULL
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.numbers import INT64
@@ -50,12 +50,12 @@ def check_tensors(session: Any, spans: Sequence[Span], a: Tensor, b: Tensor, *le
     if not same_look(a.aval, b.aval):
         raise Differ(f"one way leaves {a.aval!r}, the other {b.aval!r}")
     for x in (a, b):
-        array, leaf = x._array, x._requires_grad and x._node is None
-        leaf = leaf and not any(x is each for each in given)
-        shown = x._hooks or x._retains or x._view is not None or leaf
-        flat = type(array) is not Traced or not (array.chain or array.offset)
-        if shown or not flat or not _is_contiguous(x):
-            raise Differ("a view, a leaf, or a tensor with hooks")
+        leaf = x._requires_grad and x._node is None and not any(x is each for each in given)
+        if x._hooks or x._retains or leaf:
+            raise Differ("a leaf, or a tensor with hooks")
+        in_loop = session.rolls or session.ties.regions
+        if is_placed(session, x) and (x.requires_grad or in_loop or not _in_order(x)):
+            raise Differ("a view, in a loop or with a gradient, or one whose dimensions are moved")
     check_histories(spans, *left)
 
 
@@ -100,7 +100,22 @@ def _edges_of(node: Any) -> list[Any]:
     return [_behind_views(e) for e in node.edges if e is not None]
 
 
-def _is_contiguous(x: Tensor) -> bool:
+def is_placed(session: Any, x: Tensor) -> bool:
+    """True if the tensor shows that it lies in the memory of another, or may after a branch."""
+    array = x._array
+    inner = type(array) is Traced and bool(array.chain or array.offset)
+    known = type(array) is Traced and id(array.storage) in session.ties.placed
+    return x._view is not None or inner or known or not is_contiguous(x)
+
+
+def _in_order(x: Tensor) -> bool:
+    """True if what is computed from the tensor lies as if it was contiguous."""
+    strides = strides_of(x)
+    known = all(type(n) is int for n in strides) and 0 not in strides
+    return is_contiguous(x) or (known and list(strides) == sorted(strides, reverse=True))
+
+
+def is_contiguous(x: Tensor) -> bool:
     array = x._array
     if type(array) is Traced:
         return bool(array.strides == contiguous_strides(array.shape))

@@ -32,6 +32,8 @@ from jitcap.base.modes import Modes
 from jitcap.capture.control.arm_compatibility import (
     OneSided,
     check_histories,
+    is_contiguous,
+    is_placed,
 )
 from jitcap.capture.control.cfg import (
     EXIT,
@@ -57,7 +59,7 @@ from jitcap.capture.control.histories import (
     versions_of,
 )
 from jitcap.capture.control.loop_exits import STOP, RoundEnd, end_inside
-from jitcap.capture.control.may_alias import has_memory, truths_of, with_truths
+from jitcap.capture.control.may_alias import has_memory, memory_of, truths_of, with_truths
 from jitcap.capture.control.phi import Phi, made_inside, shown_by
 from jitcap.capture.control.while_loops import repeat
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Done, Frame
@@ -480,6 +482,9 @@ class _Branch:
         hidden = result._node is not None and label is None
         known = (self.pick, objects) if objects != [None, None] else None
         ties.add(self.key, result, sources, hidden=hidden, objects=known, loose=loose)
+        if any(is_placed(self.session, x) for x in (a, b)):
+            memory, gaps = memory_of(self.session, result), not all(map(is_contiguous, (a, b)))
+            ties.placed[id(memory)] = self.key, result, gaps
 
     def _finish(
         self, merged: dict[str, Any], writes: Sequence[Any], versions: Sequence[Any]

@@ -7,8 +7,8 @@ again, without that branch, where it could show.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from eager.base.dtype import bool_ as BOOL
 from eager.base.dtype import int64 as INT
@@ -23,6 +23,12 @@ from jitcap.capture.control.loop_results import NotRolled
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.contents import Snapshot, namespace_of, parts_of
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
+
+_OF_VIEWS: Final = frozenset({
+    "_base", "_is_view", "_version", "as_strided", "data_ptr", "detach_", "is_set_to", "resize_",
+    "set_", "storage", "storage_offset", "untyped_storage",
+})  # fmt: skip
+_OF_GAPS: Final = frozenset({"__array__", "dim_order", "is_contiguous", "numpy", "stride", "view"})
 
 
 class MayAlias:
@@ -47,6 +53,9 @@ class MayAlias:
         # By id of a result: the truth, and for both what it is, an object, None for a new one, or
         # such a pair of a branch inside.
         self.objects: dict[int, Any] = {}
+        # By id of the memory of a result that is a view after one way: the branch, the result, and
+        # whether it has gaps.
+        self.placed: dict[int, tuple[Any, Tensor, bool]] = {}
         self.escaped: set[int] = set()  # ids of traced memory that leaves
         self.chosen: set[int] = set()  # of such that leaves as one of `objects`
         self.parts: list[Any] = []  # memory of which a part, found by the run, leaves as a copy
@@ -167,6 +176,15 @@ class MayAlias:
         kept = {k: id(v) for k, v in own.items() if extra.get(k, MISSING) is not v}
         return id(grad), x._requires_grad, x._retains, len(x._hooks or ()), kept
 
+    def asked(self, name: str, values: Iterable[Any]) -> None:
+        """The program calls this method, or reads this attribute, of values: see `placed`."""
+        if self.placed and (name in _OF_VIEWS or name in _OF_GAPS):
+            for x in values:
+                memory = memory_of(self.session, x) if isinstance(x, Tensor) else None
+                key, _, gaps = self.placed.get(id(memory), (None, None, False))
+                if key is not None and (gaps or name in _OF_VIEWS):
+                    raise _again(key)
+
     def wrote(self, memory: Any) -> None:
         """Traced memory is about to be written."""
         if id(memory) in self.frozen:
@@ -190,6 +208,9 @@ class MayAlias:
             if any(i in owners or i in out for i in same):
                 raise _again(key)
             if any(own != other and not same.isdisjoint(theirs) for _, other, theirs in left):
+                raise _again(key)
+        for memory, (key, *_) in self.placed.items():
+            if memory in out:
                 raise _again(key)
         for key, x, mark in self.marks:
             if self._mark(x) != mark:

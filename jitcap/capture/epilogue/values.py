@@ -215,7 +215,7 @@ class ValueEmitter:
         if where is not None and self._storage_of(where.base) is array.storage:
             if _is_reshaped(self, where, array):
                 raise Break("effect", "a view leaves whose base got another shape of its own")
-            replayed = _by_views(tensor) and id(tensor._node) not in self.inner
+            replayed = _by_views(self, tensor) and id(tensor._node) not in self.inner
             base, chain = self.expr(where.base), self._chain(where.chain)
             name = self.let(("call", self.names.bind(view), base, chain, repr(replayed)))
         else:
@@ -459,10 +459,13 @@ def _picked(make: ValueEmitter, tensor: Tensor, memory: TracedStorage) -> str:
     return name
 
 
-def _by_views(tensor: Tensor) -> bool:
+def _by_views(make: ValueEmitter, tensor: Tensor) -> bool:
     """True if the history of a view is that of its base, through the steps that it is made by."""
     where = tensor._view
     assert where is not None
+    base = make.session.outside.shadow(where.base)
+    if isinstance(base, TensorShadow) and not base.real.requires_grad:
+        return False  # it is given that when the views are there
     target: Any = tensor._node
     edge = None
     for op, _ in reversed(where.chain):

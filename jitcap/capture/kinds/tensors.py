@@ -227,6 +227,7 @@ class TensorKind(NativeKind):
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         for loop in s.rolls:
             loop.look(name)
+        s.ties.asked(name, (obj,))
         shadow = s.outside.shadow(obj)
         if name == "__dict__":
             self.refuse(obj, ".__dict__")

@@ -42,3 +42,18 @@ def test_they_stay(step):
             out = run(x, t, n)
             told.append((out is t, getattr(out, "tag", None), repr(t.tag), x.tolist()))
     assert told[:2] == told[2:]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_views_of_what_requires_a_gradient_from_here_on(whole):
+    def step(x):
+        x.requires_grad_()
+        return x[0]
+
+    for run in (step, jit(step, backend="eager")):
+        x = eager.ones(2, 2) if whole else eager.ones(3, 2, 2)[1]
+        out = run(x)
+        assert out.requires_grad
+        assert out.grad_fn.name() == "SelectBackward0"
+        (out * 2).sum().backward()
+        assert x.grad.tolist() == [[2, 2], [0, 0]]
