@@ -7,7 +7,13 @@ Plain Python over the ops, so that losses written with them are captured and dif
 from __future__ import annotations
 
 from eager.base.submodules import name_submodules as _name_submodules
-from eager.distributions import categorical, constraints, normal, transforms
+from eager.distributions import (
+    categorical,
+    constraints,
+    kl_between_families,  # noqa: F401  registers them
+    normal,
+    transforms,
+)
 from eager.distributions.categorical import Bernoulli, Categorical
 from eager.distributions.counts import (
     Binomial,

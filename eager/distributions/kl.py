@@ -25,6 +25,7 @@ from eager.distributions.matrices import LowRankMultivariateNormal, Wishart
 from eager.distributions.normal import Exponential, MultivariateNormal, Normal, Uniform
 from eager.distributions.relaxed import ContinuousBernoulli
 from eager.distributions.transformed import TransformedDistribution
+from eager.nn.functional import softplus
 from eager.ops.pointwise import where
 
 _EULER = 0.57721566490153286061
@@ -70,7 +71,8 @@ def _normal(p: Normal, q: Normal) -> Tensor:
 
 @register_kl(Categorical, Categorical)
 def _categorical(p: Any, q: Any) -> Tensor:
-    return (p.probs * (p.logits - q.logits)).sum(-1)
+    each = where(q.probs == 0, math.inf, p.probs * (p.logits - q.logits))
+    return where(p.probs == 0, 0.0, each).sum(-1)
 
 
 register_kl(OneHotCategorical, OneHotCategorical)(_categorical)
@@ -78,9 +80,10 @@ register_kl(OneHotCategorical, OneHotCategorical)(_categorical)
 
 @register_kl(Bernoulli, Bernoulli)
 def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
-    ones = p.probs * (p.probs.log() - q.probs.log())
-    zeros = (1 - p.probs) * ((-p.probs).log1p() - (-q.probs).log1p())
-    return ones + zeros
+    ones = p.probs * (softplus(-q.logits) - softplus(-p.logits))
+    zeros = (1 - p.probs) * (softplus(q.logits) - softplus(p.logits))
+    ones = where(p.probs == 0, 0.0, where(q.probs == 0, math.inf, ones))
+    return ones + where(p.probs == 1, 0.0, where(q.probs == 1, math.inf, zeros))
 
 
 @register_kl(Binomial, Binomial)
@@ -207,14 +210,6 @@ def _pareto(p: Pareto, q: Pareto) -> Tensor:
 def _uniform(p: Uniform, q: Uniform) -> Tensor:
     found = ((q.high - q.low) / (p.high - p.low)).log()
     return where((q.low > p.low) | (q.high < p.high), math.inf, found)
-
-
-@register_kl(Uniform, Normal)
-def _uniform_normal(p: Uniform, q: Normal) -> Tensor:
-    width = p.high - p.low
-    middle = (p.high + p.low - 2 * q.loc) / 2
-    spread = (width**2 / 12 + middle**2) / (2 * q.scale**2)
-    return (math.sqrt(2 * math.pi) * q.scale / width).log() + spread
 
 
 @register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)

@@ -247,6 +247,53 @@ def test_divergences(p, q):
     np.testing.assert_allclose(got, wanted, rtol=1e-7, atol=1e-9)
 
 
+# Parameters with which some values of p are outside of what q can have, and some are not.
+FAMILIES = {
+    "Bernoulli": lambda d, t: d.Bernoulli(t([0.2, 1.0, 0.0])),
+    "Beta": lambda d, t: d.Beta(t(A), t(B)),
+    "Binomial": lambda d, t: d.Binomial(4, t(Q)),
+    "ContinuousBernoulli": lambda d, t: d.ContinuousBernoulli(t([0.2, 0.75, 0.5])),
+    "Exponential": lambda d, t: d.Exponential(t(A)),
+    "Gamma": lambda d, t: d.Gamma(t(B), t(A)),
+    "Gumbel": lambda d, t: d.Gumbel(t(MU), t(A)),
+    "Laplace": lambda d, t: d.Laplace(t(MU), t(B)),
+    "Normal": lambda d, t: d.Normal(t(MU), t(A)),
+    "Pareto": lambda d, t: d.Pareto(t([0.7, 0.2, 0.5]), t([0.9, 1.4, 3.0])),
+    "Poisson": lambda d, t: d.Poisson(t(A)),
+    "Uniform": lambda d, t: d.Uniform(t([-0.7, 0.2, 0.55]), t([1.3, 1.4, 0.75])),
+}
+
+
+def _divergence(m, p, q):
+    """It and its gradients with respect to the parameters of p, where it is finite."""
+    given = []
+
+    def leaf(x):
+        given.append(_make(m, grad=True)(x))
+        return given[-1]
+
+    d = m.distributions
+    found = d.kl_divergence(FAMILIES[p](d, leaf), FAMILIES[q](d, _make(m)))
+    finite = found[found.isfinite()]
+    if finite.requires_grad and finite.numel():
+        finite.sum().backward()
+    same = [m.zeros_like(x) if x.grad is None else x.grad for x in given]
+    return found.detach().numpy(), *(x.nan_to_num().numpy() for x in same)
+
+
+@pytest.mark.once
+def test_divergences_between_families():
+    named = {(p.__name__, q.__name__) for p, q in torch.distributions.kl._KL_REGISTRY}
+    pairs = [(p, q) for p, q in sorted(named) if p in FAMILIES and q in FAMILIES]
+    assert len(pairs) == 74
+    for p, q in pairs:
+        for ours, theirs in zip(_divergence(eager, p, q), _divergence(torch, p, q), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9, err_msg=f"{p} {q}")
+    p, q = (eager.distributions.Categorical(eager.tensor(x)) for x in ([0.0, 1.0], [1.0, 0.0]))
+    assert eager.distributions.kl_divergence(p, q) == np.inf
+    assert eager.distributions.kl_divergence(p, p) == 0
+
+
 @pytest.mark.parametrize("given", ["covariance_matrix", "precision_matrix", "scale_tril"])
 def test_a_normal_vector_shows_each_matrix(given):
     found = []
