@@ -64,7 +64,10 @@ class Adam(Optimizer):
         check("epsilon value", eps, eps >= 0)
         check_betas(betas)
         check("weight_decay value", weight_decay, weight_decay >= 0)
-        super().__init__(params, settings(locals()))
+        super().__init__(
+            params,
+            settings(locals(), "foreach capturable differentiable fused decoupled_weight_decay"),
+        )
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         state = {
@@ -205,7 +208,7 @@ class NAdam(Optimizer):
         check_betas(betas)
         check("weight_decay value", weight_decay, weight_decay >= 0)
         check("momentum_decay value", momentum_decay, momentum_decay >= 0)
-        super().__init__(params, settings(locals()))
+        super().__init__(params, settings(locals(), "foreach capturable differentiable"))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -265,7 +268,10 @@ class RAdam(Optimizer):
         check("epsilon value", eps, eps >= 0)
         check_betas(betas)
         check("weight_decay value", weight_decay, weight_decay >= 0)
-        super().__init__(params, settings(locals()))
+        super().__init__(
+            params,
+            settings(locals(), "maximize foreach capturable decoupled_weight_decay differentiable"),
+        )
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {

@@ -470,12 +470,15 @@ def parts_full(value: float, parameter: Tensor) -> Tensor:
     return Tensor._full(both, parameter.aval)
 
 
-def settings(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The settings among the arguments of an `__init__`, which are its `locals()`. RuntimeError
-    for two ways of computing at once."""
+def settings(arguments: dict[str, Any], last: str = "") -> dict[str, Any]:
+    """The settings among the arguments of an `__init__`, which are its `locals()`: in that order,
+    but for those that PyTorch's groups have at their end. RuntimeError for two ways of computing at
+    once."""
     if arguments.get("fused") and arguments.get("foreach"):
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-    return {k: v for k, v in arguments.items() if k not in ("self", "params", "__class__")}
+    end = last.split()
+    first = (k for k in arguments if k not in ("self", "params", "__class__", *end))
+    return {k: arguments[k] for k in (*first, *end)}
 
 
 def check(name: str, value: Any, ok: Any) -> None:

@@ -36,7 +36,13 @@ class RMSprop(Optimizer):
         check("momentum value", momentum, momentum >= 0)
         check("weight_decay value", weight_decay, weight_decay >= 0)
         check("alpha value", alpha, alpha >= 0)
-        super().__init__(params, settings(locals()))
+        super().__init__(
+            params,
+            settings(
+                locals(),
+                "alpha eps centered weight_decay capturable foreach maximize differentiable",
+            ),
+        )
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         state = {"step": step_count(), "square_avg": zeros_like(parameter)}
@@ -101,7 +107,13 @@ class Adagrad(Optimizer):
             initial_accumulator_value >= 0,
         )
         check("epsilon value", eps, eps >= 0)
-        super().__init__(params, settings(locals()))
+        super().__init__(
+            params,
+            settings(
+                locals(),
+                "weight_decay initial_accumulator_value foreach maximize differentiable fused",
+            ),
+        )
         self._ahead = None  # PyTorch's allocates at once, too
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +162,7 @@ class Adadelta(Optimizer):
         check("rho value", rho, 0 <= rho <= 1)
         check("epsilon value", eps, eps >= 0)
         check("weight_decay value", weight_decay, weight_decay >= 0)
-        super().__init__(params, settings(locals()))
+        super().__init__(params, settings(locals(), "capturable foreach differentiable"))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {

@@ -32,7 +32,7 @@ class Rprop(Optimizer):
         check("learning rate", lr, lr >= 0)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        super().__init__(params, settings(locals()))
+        super().__init__(params, settings(locals(), "capturable"))
 
     def allocate(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         size = parts_full(group["lr"], parameter)

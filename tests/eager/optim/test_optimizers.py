@@ -68,6 +68,8 @@ def test_twenty_steps(name, settings):
     steps(a, ours, 0, 20)
     steps(b, theirs, 0, 20)
     assert_close(ours, theirs)
+    groups = [x.state_dict()["param_groups"][0] for x in (a, b)]
+    assert list(groups[0]) == list(groups[1])
 
 
 def converted(state_dict):
