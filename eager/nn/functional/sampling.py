@@ -74,7 +74,7 @@ def _grid() -> tuple[Any, Any]:
         Sample(_grid(), {"align_corners": False}),
         Sample(_grid(), {"align_corners": True, "padding_mode": "border"}),
         Sample(_grid(), {"align_corners": False, "padding_mode": "reflection"}),
-        Sample(_grid(), {"align_corners": False, "mode": "nearest"}, grad=False),
+        Sample(_grid(), {"align_corners": False, "mode": "nearest"}),
         Sample(_grid(), {"align_corners": True, "mode": "bicubic"}),
     ]
 )
@@ -125,7 +125,12 @@ def grid_sample(
         for d, size in enumerate(sizes)
     ]
     if mode == "nearest":
-        return _read(input, [p.round() for p in places])
+        whole = [p.round() for p in places]
+        read = _read(input, whole)
+        if not grid.requires_grad:
+            return read
+        always = Tensor._full(True, Aval((), dt.bool_, grid.aval.device))
+        return where(always, read, whole[0].unsqueeze(1))  # the grid has a gradient, of zeros
     low = [p.floor() for p in places]
     shares = [(p - q).unsqueeze(1) for p, q in zip(places, low, strict=True)]
     total: Any = 0.0
