@@ -30,7 +30,7 @@ from eager.core.tape import Edge, accumulate, edge_of, full, hooked, in_rows, sw
 from eager.core.tape import Node as Node
 from eager.core.tape import Saved as Saved
 from eager.core.tape import mode as mode
-from eager.core.tensor import Tensor
+from eager.core.tensor import Tensor, retain
 
 
 def backward(
@@ -61,12 +61,11 @@ def backward(
     roots = _roots(tensors, grad_tensors)
     keep = create_graph if retain_graph is None else retain_graph
     wanted = None if ins is None else {_key(t) for t in ins}
+    for t in ins or ():
+        retain(t)
     with _backward():
-        found, leaves = sweep(roots, wanted, keep=keep, create=create_graph)
+        _, leaves = sweep(roots, wanted, keep=keep, create=create_graph)
         with set_grad_enabled(create_graph):
-            for t in ins or ():
-                if _key(t) in found:
-                    accumulate(t, found[_key(t)])
             for leaf, grad in leaves.values():
                 accumulate(leaf, hooked(leaf, grad))
                 for hook in tuple((leaf._accumulate_hooks or {}).values()):
@@ -258,10 +257,7 @@ def retain_grad(self: Tensor) -> None:
     """Keep `.grad` of this tensor, which is not a leaf, in backward."""
     if not self.requires_grad:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-    if self._node is not None:
-        self._retains = True
-        self._node.retained = self._node.retained or {}
-        self._node.retained[self._index] = self
+    retain(self)
 
 
 def _grad_dtype(self: Tensor) -> Any:

@@ -3,8 +3,9 @@ their places on it."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from eager.base.compat_warnings import ignore
@@ -15,9 +16,8 @@ from eager.core.tensor import Tensor, bare
 from eager.core.traced import UnknownValue
 
 __all__ = [
-    "GradientEdge", "Node", "get_gradient_edge", "increment_version",
-    "register_multi_grad_hook", "save_on_cpu",
-    "saved_tensors_hooks",
+    "GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge",
+    "increment_version", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
 ]  # fmt: skip
 
 
@@ -123,6 +123,8 @@ class saved_tensors_hooks:
     def __enter__(self) -> None:
         if tracing():
             raise UnknownValue("saved_tensors_hooks looks at each tensor that is saved")
+        if mode.no_saved_hooks is not None:
+            raise RuntimeError(mode.no_saved_hooks)
         self._before.append(mode.saved_hooks)
         mode.saved_hooks = self._hooks
 
@@ -130,6 +132,21 @@ class saved_tensors_hooks:
         if tracing():
             raise UnknownValue("saved_tensors_hooks ends: what is saved behind it is not looked at")
         mode.saved_hooks = self._before.pop()
+
+
+@contextlib.contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """Context in which hooks on what is saved for derivatives are a RuntimeError with this message,
+    those of a context around it too."""
+    if tracing():
+        raise UnknownValue("disable_saved_tensors_hooks is a state of the thread")
+    if mode.saved_hooks is not None:
+        raise RuntimeError(error_message)
+    before, mode.no_saved_hooks = mode.no_saved_hooks, error_message
+    try:
+        yield
+    finally:
+        mode.no_saved_hooks = before
 
 
 class save_on_cpu(saved_tensors_hooks):

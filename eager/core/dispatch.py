@@ -573,15 +573,14 @@ def _rebase(target: Tensor, value: Tensor, anew: bool) -> None:
     """Give `target` the history of `value`; through a view, give its base a new history, and every
     view anew from that."""
     where = target._view
-    if where is not None:
-        base = where.base
-        base._node = CopySlicesNode(base, value, where.chain, apply)
-        base._index, base._requires_grad = 0, True
-    elif value._node is not None and not (anew and target._requires_grad):
-        target._node, target._index, target._requires_grad = value._node, value._index, True
+    owner, chain = (target, ()) if where is None else (where.base, where.chain)
+    if where is None and value._node is not None and not (anew and target._requires_grad):
+        owner._node, owner._index = value._node, value._index
     else:  # what was there before still gets its zeros
-        target._node = CopySlicesNode(target, value, (), apply)
-        target._index, target._requires_grad = 0, True
+        owner._node, owner._index = CopySlicesNode(owner, value, chain, apply), 0
+    owner._requires_grad = True
+    if owner._retains:
+        tensor_module.retain(owner)
     target._storage.history += 1
     if where is not None:
         refresh(target)

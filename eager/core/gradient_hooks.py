@@ -52,11 +52,12 @@ def _fits(hook: Callable[..., Any], grad: Tensor, changed: Any) -> Tensor:
     size."""
     if not isinstance(changed, Tensor):
         raise TypeError(f"expected Variable, but hook returned '{type(changed).__name__}'")
-    if changed.dtype is not grad.dtype or changed.shape != grad.shape:
-        raise RuntimeError(
-            f"hook '{getattr(hook, '__name__', hook)}' has changed the type or the size of value "
-            f"(was {grad.aval}, got {changed.aval})"
-        )
+    name = getattr(hook, "__name__", hook)
+    if changed.dtype is not grad.dtype:
+        types = f"was {grad.type()} got {changed.type()}"
+        raise RuntimeError(f"hook '{name}' has changed the type of value ({types})")
+    if changed.shape != grad.shape:
+        raise RuntimeError(f"hook '{name}' has changed the size of value")
     return changed
 
 

@@ -43,6 +43,7 @@ class _Mode(threading.local):
     tangents = False  # a sweep is for tangents: a Function's `jvp` is asked
     anomaly: Anomaly | None = None  # look at the gradients of every derivative
     saved_hooks: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # pack and unpack
+    no_saved_hooks: str | None = None  # the message where hooks on what is saved are not allowed
     at_end: tuple[Callable[[], None], ...] = ()  # of the backward that runs: who waits for it
     used: list[tuple[Any, Any]] | None = None  # notes which nodes are released, and what they saved
 

@@ -510,8 +510,9 @@ def _arrived(
             for hook in tuple(hooks.get(index, {}).values()):
                 grad = after_hook(hook, grad)
         grads[index] = grad
-        if node.retained and index in node.retained:
-            accumulate(node.retained[index], grad)
+        kept = (node.retained or {}).get(index)
+        if kept is not None and kept._node is node:  # and was not written since
+            accumulate(kept, grad)
         if wanted is not None and (id(node), index) in wanted:
             found[id(node), index] = grad
     return grads
@@ -553,7 +554,7 @@ def accumulate(leaf: Tensor, grad: Tensor) -> None:
     if before is None:
         tracked = mode.enabled and grad._requires_grad
         leaf._grad = in_rows(grad, leaf) if tracked else _own(grad)
-    elif mode.enabled and grad._requires_grad:
+    elif (mode.enabled and grad._requires_grad) or leaf._node is not None:
         leaf._grad = before + grad
     else:
         before.add_(grad)

@@ -447,6 +447,15 @@ def refresh(view: Tensor) -> None:
         again = replay_view(op, again, attrs)
     where.history = view._storage.history
     view._node, view._index, view._requires_grad = again._node, again._index, again._requires_grad
+    if view._retains:
+        retain(view)
+
+
+def retain(x: Tensor) -> None:
+    """Let a sweep keep the gradient of a tensor that is no leaf."""
+    if x._node is not None:
+        x._retains = True
+        x._node.retained = {**(x._node.retained or {}), x._index: x}
 
 
 def _no_replay(op: Any, base: Tensor, attrs: Any) -> Tensor:

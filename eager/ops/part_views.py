@@ -13,7 +13,7 @@ from eager.base.compat_warnings import warn
 from eager.core.dispatch import LEAF_WRITTEN, apply
 from eager.core.op import REGISTRY, Attrs
 from eager.core.registry import public
-from eager.core.tensor import Tensor, require_writable
+from eager.core.tensor import Tensor, require_writable, retain
 from eager.ops import samples as s
 from eager.ops.kinds import View
 from eager.ops.view import (
@@ -320,6 +320,8 @@ def _in_place(name: str, fn: Callable[..., Tensor]) -> None:
         out = fn(self, *args, **kwargs)
         self._array, self._node, self._index = out._array, out._node, out._index
         self._view = None if self._view is None else out._view
+        if self._retains:
+            retain(self)
         return self
 
     method.__name__ = method.__qualname__ = name

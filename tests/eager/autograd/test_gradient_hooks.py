@@ -69,7 +69,37 @@ def _another_shape(m, a):
     b.sum().backward()
 
 
+def _kept_of_what_was_written(m, a):
+    """The gradient of the tensor as it is now, hooks those of what it was; a view in its turn."""
+    b = a * 3
+    b.retain_grad()
+    b.register_hook(lambda g: g * 5)
+    view = b[1:]
+    view.retain_grad()
+    b.mul_(2)
+    (b * b + view).sum().backward()
+    return b.grad, view.grad
+
+
+def _kept_twice(m, a):
+    """The second gradient is a new tensor; to ask for the gradient of an inner tensor retains it."""
+    b = a * a
+    (b * b).sum().backward(inputs=[b], retain_graph=True)
+    first = b.grad
+    b.register_hook(lambda g: g * 2)
+    (b * b).sum().backward()
+    b.retain_grad()
+    return first, b.grad
+
+
+def _another_type(m, a):
+    b = a.exp()
+    b.register_hook(lambda g: g.double())
+    b.sum().backward()
+
+
 PROGRAMS = (
+    _kept_of_what_was_written, _kept_twice, _another_type,
     _doubled, _seen_and_removed, _after_the_hooks_of_the_tensor, _not_where_the_gradient_ends,
     _the_leaf_itself_is_no_answer, _too_few, _no_tuple, _another_shape,
 )  # fmt: skip
@@ -138,3 +168,15 @@ def test_what_the_tape_keeps_is_read_and_its_ends_have_hooks():
     node = (eager.ones(2, requires_grad=True) * 2).grad_fn
     with pytest.raises(AttributeError, match=r"it keeps _saved_x.*saved_tensors_hooks"):
         node._saved_x1
+
+
+@pytest.mark.parametrize("m", [torch, eager])
+def test_hooks_on_what_is_saved_that_are_not_allowed(m):
+    graph = m.autograd.graph
+    hooks = graph.saved_tensors_hooks(lambda x: x, lambda x: x)
+    with pytest.raises(RuntimeError, match="inside"), graph.disable_saved_tensors_hooks("inside"):
+        hooks.__enter__()
+    with hooks, pytest.raises(RuntimeError, match="out"), graph.disable_saved_tensors_hooks("out"):
+        pass
+    with hooks:
+        pass
