@@ -20,14 +20,20 @@ from eager.base import dtype as dt
 from eager.core.traced import Handle, Tracer
 from eager.sizes.aval import Aval
 
-_AVALS: Final = {
+# NumPy's numbers that are run-time numbers, too, and what Python's of the same value are.
+PLAIN: Final[dict[type, type]] = {
+    np.bool_: bool,
+    **dict.fromkeys((np.float16, np.float32, np.float64), float),
+    **dict.fromkeys((np.int8, np.int16, np.int32, np.int64, np.uint8), int),
+}
+NARROW: Final = frozenset(PLAIN) - {np.float64, np.bool_}  # whose arithmetic is not Python's
+_OF_PYTHON: Final = {
     bool: Aval((), dt.bool_, weak=True),
-    np.bool_: Aval((), dt.bool_, weak=True),
     int: Aval((), dt.int64, weak=True),
     float: Aval((), dt.float64, weak=True),
-    np.float64: Aval((), dt.float64, weak=True),
     complex: Aval((), dt.complex128, weak=True),
 }
+_AVALS: Final = _OF_PYTHON | {cls: _OF_PYTHON[plain] for cls, plain in PLAIN.items()}
 NUMBERS: Final = (bool, int, float, complex, np.generic)
 Operands = tuple[Any, ...]
 
@@ -50,7 +56,7 @@ def _binary(fn: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., A
 
 def _of_numpy(number: SymNumber, name: str, other: Any) -> Any:
     """The answer to what is no number: NumPy makes arrays of it, where it has no priority."""
-    if number.pytype not in (np.float64, np.bool_) or hasattr(type(other), "__array_priority__"):
+    if number.pytype not in PLAIN or hasattr(type(other), "__array_priority__"):
         return NotImplemented
     value = number.tracer.concretize(number, number.pytype)
     return getattr(value, f"__{name}__", lambda _: NotImplemented)(other)
@@ -99,12 +105,12 @@ class SymNumber:
 
     @property
     def of_numpy(self) -> bool:
-        """True if Python has a `np.float64` here: a float, but tensors of it are float64."""
-        return self.pytype is np.float64
+        """True if Python has a number of NumPy's here: tensors of it have its dtype."""
+        return self.pytype in PLAIN and self.pytype is not np.bool_
 
     def item(self) -> Any:
-        """Python float of a `np.float64`."""
-        return self.tracer.number(float, (self,))
+        """Python's number of one of NumPy's."""
+        return self.tracer.number(PLAIN[self.pytype], (self,))
 
     def __bool__(self) -> bool:
         return bool(self.tracer.concretize(self, bool))
@@ -132,6 +138,8 @@ class SymNumber:
         of_float = self.pytype is float
         if self.pytype is complex and not dtype.is_complex:
             return dt.stored(self.tracer.concretize(self, complex), dtype)
+        if PLAIN.get(self.pytype) is int and dtype.category == dt.INT:
+            return dt.stored(self.item(), dtype)
         if self.pytype is not int and not of_float:
             return self
         low, high = dt.limits(dtype)

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from eager.core.sym import NARROW
 from eager.core.tensor import Tensor
 from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
@@ -91,6 +92,11 @@ class Shadow:
     def counters(self) -> set[str]:
         """The names of ints in it that the program replaced by other ints: they will vary."""
         return set()
+
+
+def counts(old: Any, new: Any) -> bool:
+    """True if a number that every call reads was replaced by another: it will vary."""
+    return type(old) is type(new) and (type(old) is int or type(old) in NARROW)
 
 
 def ends(real: Any, depth: int = 0) -> bool:

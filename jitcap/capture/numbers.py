@@ -11,14 +11,14 @@ of constants; for its arithmetic see `jitcap.graph.scalars`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Any, Final
 
 import numpy as np
 
 from eager.base.dataclass import dataclass
-from eager.core.sym import SymNumber
+from eager.core.sym import NARROW, PLAIN, SymNumber
 from jitcap.base.breaks import Break
 from jitcap.base.equality import text_of
 from jitcap.base.origin import Computed, Origin, Told
@@ -31,7 +31,7 @@ from jitcap.graph.tracer import DataDependent
 from jitcap.guards.guard import Equals, Holds, TypeIs
 
 Function = Callable[..., Any]
-TYPES: Final = frozenset({bool, int, float, complex, np.float64, np.bool_})
+TYPES: Final = frozenset({bool, int, float, complex, *PLAIN})
 INT64: Final = range(-(1 << 63), 1 << 63)
 _COMPARISONS: Final = frozenset(COMPARE.values())
 _NEVER_RAISES: Final = TOTAL | {operator.add, operator.sub, operator.mul, abs}  # of one type
@@ -61,14 +61,17 @@ def read(s: State, value: Any, origin: Origin) -> SymNumber:
 def compute(s: State, fn: Function, operands: tuple[Any, ...]) -> Any:
     """`fn` of numbers. Where all are from outside this is Python's own; the result is read by the
     same expression at every call. None where one is not: see `scalars`."""
-    of_graph = False
+    of_graph = narrow = False
     for x in operands:
         if type(x) is SymNumber:
             of_graph = of_graph or type(x.leaf) is not Outside
-        elif type(x) not in TYPES and isinstance(x, np.generic):
-            return fn(*map(s.known, operands))
+            narrow = narrow or x.pytype in NARROW
+        elif isinstance(x, np.generic):
+            narrow = narrow or type(x) in NARROW
+            if type(x) not in TYPES:
+                return fn(*map(s.known, operands))
     if of_graph:
-        return None
+        return _beside_graph(s, fn, operands) if narrow else None
     key = (fn, *((id(x) if type(x) is SymNumber else (type(x), text_of(x))) for x in operands))
     found = s.computed.get(key)
     if found is None:
@@ -78,12 +81,12 @@ def compute(s: State, fn: Function, operands: tuple[Any, ...]) -> Any:
 
 def _compute(s: State, fn: Function, operands: tuple[Any, ...]) -> Any:
     values = [value_of(x) for x in operands]
-    by_numpy = any(type(v) in (np.float64, np.bool_) for v in values)
-    call = Strict(fn) if by_numpy and fn is not float else fn
+    warns = type(fn) is Template or any(type(v) in PLAIN for v in values)
+    call = Strict(fn) if warns and fn is not int and fn is not float else fn
     try:
         value = call(*values)
     except FloatingPointError as warning:
-        raise Break("numpy", f"{warning} in arithmetic of np.float64") from None
+        raise Break("numpy", f"{warning} in arithmetic of NumPy's numbers") from None
     except Exception:  # for these values; the program may handle it
         for x in operands:
             s.known(x)
@@ -101,6 +104,20 @@ def _compute(s: State, fn: Function, operands: tuple[Any, ...]) -> Any:
     return SymNumber(s.tracer, type(value), Outside(origin, value, size, varies=varies))
 
 
+def _beside_graph(s: State, fn: Function, operands: tuple[Any, ...]) -> Any:
+    """`fn` of numbers of which some are NumPy's and some the graph's alone: NumPy takes an int
+    beside a float for a float64. Of others it must know the values."""
+    kinds = set(map(_kind, operands))
+    if kinds <= {float, np.float64, *(cls for cls in NARROW if PLAIN[cls] is int)}:
+        wide = (cast(x, np.float64) if PLAIN.get(_kind(x)) is int else x for x in operands)
+        return s.tracer.number(fn, tuple(wide))
+    return fn(*map(s.known, operands))
+
+
+def _kind(x: Any) -> type:
+    return x.pytype if type(x) is SymNumber else type(x)
+
+
 def _is_sure(fn: Function, operands: tuple[Any, ...]) -> bool:
     """True if `fn` raises nothing and gives one type, whatever numbers of these types it gets."""
     kinds = {int if x.pytype is bool else x.pytype for x in operands if type(x) is SymNumber}
@@ -110,6 +127,53 @@ def _is_sure(fn: Function, operands: tuple[Any, ...]) -> bool:
     if fn in _COMPARISONS:
         return kinds <= {int, float}
     return fn in _NEVER_RAISES and kinds in ({int}, {float})
+
+
+class Template:
+    """A function of NumPy's with its arguments, in which `...` stands for a run-time number."""
+
+    def __init__(self, fn: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.fn, self.args, self.kwargs = fn, args, kwargs
+        self.__name__ = getattr(fn, "__name__", "f")
+
+    def __call__(self, *values: Any) -> Any:
+        given = iter(values)
+        return self.fn(*(_filled(x, given) for x in self.args), **self.kwargs)
+
+
+def _filled(value: Any, given: Iterator[Any]) -> Any:
+    if type(value) in (list, tuple):
+        return [_filled(x, given) for x in value]
+    return next(given) if value is ... else value
+
+
+def _places(value: Any, found: list[SymNumber]) -> Any:
+    """Lists, tuples and constants with `...` for each run-time number, which is added to `found`.
+    ValueError for anything else."""
+    if type(value) in (list, tuple):
+        return [_places(x, found) for x in value]
+    if type(value) is SymNumber:
+        found.append(value)
+        return ...
+    if type(value) not in TYPES and value is not None:
+        raise ValueError(f"a {type(value).__name__}")
+    return value
+
+
+def by_numpy(s: State, fn: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """NumPy's function of constants and numbers from outside, which every call asks again. None
+    where it is given, or gives, something else."""
+    found: list[SymNumber] = []
+    try:
+        call = Template(fn, tuple(_places(x, found) for x in args), kwargs)
+        beside: list[SymNumber] = []
+        _places((*kwargs.values(),), beside)
+        if not found or beside or any(type(x.leaf) is not Outside for x in found):
+            return None
+        known = type(Strict(call)(*map(value_of, found))) in TYPES
+    except Exception:  # noqa: BLE001 - it is called with the values, then
+        return None
+    return _compute(s, call, tuple(found)) if known else None
 
 
 class Strict:
@@ -169,6 +233,8 @@ def enter(s: State, number: SymNumber) -> Any:
         if type(drawn := s.drawn.get(number.leaf)) is Told:
             raise Break("time and chance", f"{drawn.label}() is called, and used in the graph")
         return number.leaf
+    if number.pytype in NARROW:
+        return enter(s, cast(number, PLAIN[number.pytype]))
     origin = number.leaf.origin
     if number.pytype is complex:
         return s.known(number)
@@ -253,7 +319,7 @@ def extreme(s: State, fn: Function, values: Sequence[Any]) -> Any:
     Python compares, under guards."""
     if not all(type(x) in (SymNumber, int, float) for x in values):
         return None
-    kinds = {x.pytype if type(x) is SymNumber else type(x) for x in values}
+    kinds = set(map(_kind, values))
     run_decides = any(type(x) is SymNumber and constant(s, x) is None for x in values)
     if kinds not in ({int}, {float}) or not run_decides:
         return None

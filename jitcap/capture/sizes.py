@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from eager.base.dataclass import dataclass
 from eager.core.op import Attrs
-from eager.core.sym import SymNumber
+from eager.core.sym import PLAIN, SymNumber
 from eager.core.tensor import Tensor
 from eager.core.traced import Traced
 from eager.device import Size
@@ -219,6 +219,8 @@ class CaptureSizes(Sizes):
 
     def of_number(self, number: SymNumber) -> Any:
         """A number that is used as a size; None where it is better fixed."""
+        if PLAIN.get(number.pytype) is int:
+            number = numbers.cast(number, int)
         leaf = number.leaf
         if number.pytype is not int:
             return None

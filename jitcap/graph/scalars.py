@@ -20,7 +20,7 @@ import numpy as np
 
 from eager.base import dtype as dt
 from eager.core.op import REGISTRY
-from eager.core.sym import SymNumber
+from eager.core.sym import PLAIN, SymNumber
 from eager.sizes.aval import Aval
 from jitcap.base.walks import after_parents
 from jitcap.graph.graph import Arg, Node
@@ -55,7 +55,7 @@ class Scalars(Protocol):
 
 def plain_type(pytype: type) -> type:
     """The Python type whose values a number's are: float for np.float64."""
-    return {np.float64: float, np.bool_: bool}.get(pytype, pytype)
+    return PLAIN.get(pytype, pytype)
 
 
 def simple(x: Any) -> Any:

@@ -10,7 +10,7 @@ from jitcap.base.breaks import Break
 from jitcap.base.origin import CellOf, Contents, FixedPart, Origin
 from jitcap.base.terms import Row, attribute, text
 from jitcap.capture.epilogue_writes import ATTRIBUTE, Effect, Emitter
-from jitcap.capture.inputs import Shadow
+from jitcap.capture.inputs import Shadow, counts
 from jitcap.capture.kinds.base import MISSING, UNLOADED, MutableKind, Session, of
 from jitcap.capture.kinds.constants import NativeKind
 from jitcap.guards.guard import Same, TypeIs
@@ -54,8 +54,8 @@ class CellShadow(Shadow):
         return [self.write(make, ATTRIBUTE, text("cell_contents"), value)]
 
     def counters(self) -> set[str]:
-        same = type(self.base) is int and self.changed() and type(self.twin.cell_contents) is int
-        return {Contents(self.origin).show()} if same else set()
+        counted = self.changed() and counts(self.base, self.twin.cell_contents)
+        return {Contents(self.origin).show()} if counted else set()
 
 
 def is_empty(cell: CellType) -> bool:

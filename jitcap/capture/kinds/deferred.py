@@ -24,7 +24,7 @@ import numpy as np
 
 from eager.base.dtype import from_numpy
 from eager.core.batched import Batched
-from eager.core.sym import SymNumber
+from eager.core.sym import PLAIN, SymNumber
 from eager.core.tensor import Tensor, wrap
 from eager.core.traced import Traced, UnknownValue, fresh
 from eager.ops.conversion import to
@@ -76,14 +76,16 @@ SAMPLES: Final[dict[type, tuple[Any, ...]]] = {
     bool: (True, False, True),
     float: (0.5, math.nan, math.inf),
     complex: (0.5j, complex(math.nan), complex(math.inf)),
-    np.float64: (np.float64(0.5), np.float64(math.nan), np.float64(math.inf)),
     np.bool_: (np.True_, np.False_, np.True_),
+    **{c: (c(0.5), c(math.nan), c(math.inf)) for c, plain in PLAIN.items() if plain is float},
+    **{c: (c(1), c(np.iinfo(c).min), c(np.iinfo(c).max)) for c, p in PLAIN.items() if p is int},
 }
 _PROMISED: Final[dict[type, Any]] = {  # the same of what is made of them
     list: [0.5], int: 1, float: 0.5,
     datetime: datetime.fromisoformat("2001-02-03"), date: date(2001, 2, 3), timedelta: timedelta(1),
 }  # fmt: skip
 _ARRAY: Final = np.zeros(1)
+_COMPUTES: Final = (np.ufunc, type, type(np.prod))
 
 
 def defer(s: Session, fn: Callable[..., Any], args: Args, kwargs: Kwargs | None = None) -> Any:
@@ -133,9 +135,10 @@ def _like_tensor(tensor: Tensor) -> Tensor:
 
 def _finite(s: Session, answers: list[Any], found: list[SymNumber]) -> bool:
     """True if only NaN and infinity have no such text, which is then guarded."""
-    if type(answers[0]) is not str or any(n.pytype is int for n in found):
+    if type(answers[0]) is not str or any(PLAIN.get(n.pytype, n.pytype) is int for n in found):
         return False
-    return all(s.truth(s.call(math.isfinite, (n,), {})) for n in found if n.pytype is float)
+    floats = (n for n in found if PLAIN.get(n.pytype, n.pytype) is float)
+    return all(s.truth(s.call(math.isfinite, (n,), {})) for n in floats)
 
 
 def _settled(s: Session, value: Any) -> Any:
@@ -166,7 +169,12 @@ def for_numpy(s: Session, value: Any) -> Any:
 
 
 def by_numpy(s: Session, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
-    """`fn(*args)`, which NumPy computes now."""
+    """`fn(*args)`, which NumPy computes now; of numbers from outside at every call, where it is a
+    type of them or a function that only computes."""
+    if isinstance(fn, _COMPUTES):
+        found = numbers.by_numpy(s, fn, args, kwargs)
+        if found is not None:
+            return found
     named = {k: for_numpy(s, v) for k, v in kwargs.items()}
     return s.native(fn, tuple([for_numpy(s, a) for a in args]), named)
 

@@ -24,7 +24,7 @@ from jitcap.capture.epilogue_writes import (
     Emitter,
     attributes,
 )
-from jitcap.capture.inputs import Shadow
+from jitcap.capture.inputs import Shadow, counts
 from jitcap.capture.kinds.base import (
     MISSING,
     UNLOADED,
@@ -288,7 +288,7 @@ class DictShadow(Shadow):
         return {
             (ItemBy(self.origin, k.origin) if type(k) is SymKey else Item(self.origin, k)).show()
             for k in self.stored()
-            if type(self.base.get(k)) is int and type(dict.__getitem__(self.twin, k)) is int
+            if counts(self.base.get(k), dict.__getitem__(self.twin, k))
         }
 
 

@@ -13,7 +13,7 @@ from jitcap.base.breaks import Break
 from jitcap.base.origin import Attribute, Computed, Item, ItemBy, Origin, result_of
 from jitcap.base.terms import Row, Term, method, text
 from jitcap.capture.epilogue_writes import APPLY, CLEAR, EXTEND, ITEM, PUT, Effect, Emitter
-from jitcap.capture.inputs import Shadow
+from jitcap.capture.inputs import Shadow, counts
 from jitcap.capture.kinds.base import (
     DEPTH,
     UNLOADED,
@@ -352,7 +352,7 @@ class ListShadow(Shadow):
     def counters(self) -> set[str]:
         found = {self.length_name} if self.grows() else set()
         for made, (old, new) in self.numbered.items():
-            if type(old) is type(new) is int and old != new:
+            if counts(old, new) and old != new:
                 found.add(self._at(made).show())
         return found
 

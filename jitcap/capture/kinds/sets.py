@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.core.sym import SymNumber
+from eager.core.sym import PLAIN, SymNumber
 from jitcap.base.breaks import Break
 from jitcap.base.equality import comparable
 from jitcap.base.origin import Origin, result_of
@@ -27,7 +27,7 @@ from jitcap.capture.kinds.poison import refuse_identity
 from jitcap.capture.kinds.sequences import MOVING, ContainerKind
 from jitcap.guards.guard import Equals
 
-_NUMBERS: Final = (bool, int, float, complex, np.float64, np.bool_)
+_NUMBERS: Final = (bool, int, float, complex, *PLAIN)
 _ORDERED: Final = ("pop", "__iter__", "__repr__", "__reduce__", "__reduce_ex__")
 PERMUTED: Final = 6  # so many members of a set are tried in each order
 _FEW = 32  # a run-time number is compared with each of as many elements of a set, and not hashed

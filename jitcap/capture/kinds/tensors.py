@@ -21,7 +21,7 @@ from eager.construct.interop import shared
 from eager.core.grad_fn_names import label_of
 from eager.core.stand_in import StandInStorage
 from eager.core.storage import InferenceStorage, Storage
-from eager.core.sym import SymNumber
+from eager.core.sym import NARROW, SymNumber
 from eager.core.tape import mode
 from eager.core.tensor import UNREAD, Tensor, wrap
 from eager.core.traced import Traced, TracedStorage
@@ -386,6 +386,8 @@ class NumberKind(ConstantKind):
             return obj.pytype
         if name == "item" and obj.of_numpy:
             return obj.item
+        if name in ("dtype", "shape", "ndim", "size") and obj.of_numpy:
+            return getattr(obj.pytype(1), name)
         if name == "real" and obj.pytype in (int, float):
             return obj
         if (name, obj.pytype) in (("bit_length", int), ("is_integer", float)):
@@ -421,15 +423,27 @@ class FloatKind(NativeKind):
         return make.names.bind(value) if type(value) is float else MADE.rebuild(make, value)
 
 
-@of(int)
-class IntKind(ConstantKind):
-    """An int is a constant, until it is known to vary between calls."""
+class VaryingKind(ConstantKind):
+    """A constant, until it is known to vary between calls."""
 
-    def load(self, s: Session, real: int, origin: Origin) -> Any:
+    def load(self, s: Session, real: Any, origin: Origin) -> Any:
         if not s.outside.varies(origin):
             return super().load(s, real, origin)
-        s.guard(TypeIs, origin, int)
+        s.guard(TypeIs, origin, type(real))
         return s.number_input(real, origin)
+
+
+@of(int)
+class IntKind(VaryingKind):
+    """An int."""
+
+
+@of(*NARROW)
+class ScalarKind(VaryingKind):
+    """A number of NumPy's that is no `np.float64`."""
+
+    def rebuild(self, make: Emitter, value: Any) -> Term:
+        return MADE.rebuild(make, value)
 
 
 # ---- arrays

@@ -129,6 +129,52 @@ def test_numpy_is_given_the_values_of_numbers_from_outside(name):
     assert not compiled.stats.splits
 
 
+def _counts(kind):
+    """A counter of NumPy's, that the program replaces; beside numbers of Python and the graph's."""
+    count = kind(0)
+
+    def step(x):
+        nonlocal count
+        count += kind(1)
+        mean = x.sum().item() / np.int64(count)
+        told = f"{count}", repr(count), count.dtype.name, count.item(), type(count / 2), mean
+        return x * count + eager.tensor([count, 1]), count > 3, count % 3, x[int(count) % 2], told
+
+    return step
+
+
+def _schedules(kind):
+    """What programs make of the number of a step, an epoch, a rate."""
+    start = kind(1)
+
+    def step(x, n=None):
+        t = start if n is None else n
+        rate = 0.5 * (1 + np.cos(np.pi * t / 20)) + np.exp(-t) + np.clip(t, 1, 3)
+        rate += np.interp(t, [0, 10], [0, 1.0]) + np.max([t, 2.5]) + np.round(t / 3, 1)
+        return x * rate, np.sqrt(t), np.float32(t), np.int64(t), x * np.minimum(t, 3), np.isnan(t)
+
+    return step
+
+
+KINDS = {
+    _counts: [np.int64, np.int32, np.uint8, np.float32, np.float16, np.float64],
+    _schedules: [np.int64, np.float32, np.float64, int, float],
+}
+
+
+@pytest.mark.parametrize(("program", "kind"), [(p, k) for p in KINDS for k in KINDS[p]])
+def test_numbers_that_vary_are_compiled_for_once(program, kind):
+    plain, compiled = program(kind), jit(program(kind), backend="eager")
+    for k in range(1, 9):
+        given = (eager.tensor([0.5, k]), *(() if program is _counts else (kind(k),)))
+        expected, got = plain(*given), compiled(*given)
+        assert repr(got[1:]) == repr(expected[1:])
+        assert got[0].dtype is expected[0].dtype
+        eager.testing.assert_close(got[0], expected[0])
+    assert (compiled.stats.splits, compiled.stats.fallbacks) == (0, 0)
+    assert compiled.stats.compiles <= 3  # `count > 3` is another way
+
+
 @pytest.mark.parametrize("value", [b"ab", "ab", None, Converts(1)])
 def test_text_of_bytes(value):
     def program():
