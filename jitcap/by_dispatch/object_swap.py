@@ -66,7 +66,7 @@ from jitcap.by_dispatch.copies import (
     slot_of,
 )
 from jitcap.capture.inputs import Outside, Shadow
-from jitcap.capture.kinds import base, constants, functions, sequences, sets, tensors
+from jitcap.capture.kinds import base, constants, functions, scalars, sequences, sets, tensors
 from jitcap.capture.kinds.base import MISSING, Kind, kind_of
 from jitcap.capture.kinds.cells import CellKind, CellShadow, is_empty
 from jitcap.capture.kinds.classes import ClassKind, acts_by_itself, guarded_mro, guarded_raw
@@ -563,8 +563,9 @@ def _load_view(b: Borrower, real: Tensor, saved: Tensor, origin: Origin) -> Any:
 
 _LOADERS: Final[dict[type[Kind], Callable[[Borrower, Any, Origin], Any]]] = {
     tensors.TensorKind: load_tensor,
-    tensors.IntKind: Borrower.number,
-    tensors.FloatKind: Borrower.number,
+    scalars.IntKind: Borrower.number,
+    scalars.FloatKind: Borrower.number,
+    scalars.ScalarKind: lambda b, real, origin: b.outside.constant(real, origin),  # NumPy's
     sequences.ListKind: Borrower.sequence,
     sets.SetKind: Borrower.set,
     DictKind: Borrower.mapping,
