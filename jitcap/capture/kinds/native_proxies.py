@@ -12,7 +12,7 @@ import collections
 import datetime as dt
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, SimpleNamespace
 from typing import Any, Final
 
@@ -248,17 +248,35 @@ def unwrap(s: Session, value: Any) -> Any:
         return value._value
     if cls is Callback:
         return value._fn
-    if cls in (list, tuple, dict, set, collections.deque):
-        for original, mirror, _ in s.mirrors:
-            if mirror is value:
-                return original
-        held = list(value.values() if cls is dict else value)
-        parts = [unwrap(s, v) for v in held]
-        if any(a is not b for a, b in zip(parts, held, strict=True)):
-            if cls is collections.deque:
-                return collections.deque(parts, value.maxlen)
-            return cls(zip(value, parts, strict=True) if cls is dict else parts)
-    return value
+    for original, mirror, _ in s.mirrors:
+        if mirror is value:
+            return original
+    if not _holds_lent(s, value):
+        return value
+    parts = [unwrap(s, v) for v in _held(value)]
+    if cls is collections.deque:
+        return collections.deque(parts, value.maxlen)
+    return cls(zip(value, parts, strict=True) if cls is dict else parts)
+
+
+def _holds_lent(s: Session, value: Any) -> bool:
+    """True if a container holds what was lent, or one in it does. It may hold itself."""
+    lent = {id(mirror) for _, mirror, _ in s.mirrors}
+    stack, seen = [value], set()
+    while stack:
+        for part in _held(stack.pop()):
+            if id(part) in lent or issubclass(type(part), NativeProxy | Callback):
+                return True
+            if id(part) not in seen:
+                seen.add(id(part))
+                stack.append(part)
+    return False
+
+
+def _held(value: Any) -> Iterable[Any]:
+    if type(value) is dict:
+        return value.values()
+    return value if type(value) in (list, tuple, set, collections.deque) else ()
 
 
 def call_native(

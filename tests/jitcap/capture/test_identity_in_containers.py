@@ -128,3 +128,22 @@ def test_numbers_that_do_not_equal_themselves():
     step = jit(program, backend="eager")
     for args in ((1.0, 1.0), (NAN, NAN), (NAN, float("nan"))):
         assert step(eager.ones(2), *args)[1:] == program(eager.ones(2), *args)[1:]
+
+
+def test_a_container_that_holds_itself():
+    """It goes through native code and back as what it is."""
+    rows = [1, 2], collections.deque([1, 2]), {1: 2}, ([1], 2)
+    for row in rows:
+        (row[0] if type(row) is tuple else row).__setitem__(0, row)
+    calls = list, tuple, lambda r: list(map(lambda v: v, r)), lambda r: max(r, key=lambda v: 0)
+    for ask in (*calls, lambda r: min(r, r, key=len), lambda r: sorted(r, key=lambda v: 0)):
+        step = jit(lambda row: ask(row))
+        for row in rows:
+            made, plain = step(row), ask(row)
+            assert type(made) is type(plain)
+            if type(plain) is int or plain is row:
+                assert made is plain
+            else:
+                assert all(map(operator.is_, made, plain))
+        assert not step.stats.splits
+        assert not step.stats.fallbacks
