@@ -15,6 +15,7 @@ class Assumed:
     varying     names of ints that are run-time numbers and of sizes that are symbols: origins as
                 they show themselves, and signs of `jitcap.capture.sizes`
     unasked     arguments among them of which the program must not ask the value
+    asked       names of texts that vary, into which the program looks
     memories    ids of memory that several inputs share: there the bases of views are inputs
     sites       branches (code, instruction), (code, None) for all of a function's, and loops (code,
                 "for", instruction) that are no node of the graph, but interpreted as they stand
@@ -25,6 +26,7 @@ class Assumed:
 
     varying: frozenset[str] = frozenset()
     unasked: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()
     memories: frozenset[int] = frozenset()
     sites: frozenset[tuple[Any, ...]] = frozenset()
     caches: frozenset[int] = frozenset()

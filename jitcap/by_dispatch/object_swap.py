@@ -77,6 +77,7 @@ from jitcap.capture.kinds.objects import ObjectKind, ObjectShadow, PlainKind
 from jitcap.capture.kinds.sequences import ListShadow
 from jitcap.capture.kinds.sets import SetShadow
 from jitcap.capture.kinds.tensors import TensorShadow, own_names
+from jitcap.capture.kinds.texts import TextKind
 from jitcap.capture.kinds.views import ViewShadow, require_entered
 from jitcap.guards.class_guard import Member
 from jitcap.guards.guard import CodeIs, Equals, Is, Length, Same, TypeIs
@@ -563,9 +564,8 @@ def _load_view(b: Borrower, real: Tensor, saved: Tensor, origin: Origin) -> Any:
 
 _LOADERS: Final[dict[type[Kind], Callable[[Borrower, Any, Origin], Any]]] = {
     tensors.TensorKind: load_tensor,
-    scalars.IntKind: Borrower.number,
-    scalars.FloatKind: Borrower.number,
-    scalars.ScalarKind: lambda b, real, origin: b.outside.constant(real, origin),  # NumPy's
+    **dict.fromkeys((scalars.IntKind, scalars.FloatKind), Borrower.number),
+    **dict.fromkeys((scalars.ScalarKind, TextKind), lambda b, *at: b.outside.constant(*at)),
     sequences.ListKind: Borrower.sequence,
     sets.SetKind: Borrower.set,
     DictKind: Borrower.mapping,

@@ -110,12 +110,24 @@ def _is_argument(origin: Origin, names: frozenset[str]) -> bool:
 
 @contextmanager
 def tracing(session: S) -> Iterator[S]:
-    """Everything inside runs under its tracer; refusals come out as Break, with a place."""
+    """Everything inside runs under its tracer; refusals come out as Break, with a place. One with
+    texts that stand for others need not stand: it may be about these."""
+    try:
+        with _tracing(session):
+            yield session
+    except Break as refusal:
+        if refusal.lesson is None and session.outside.texts:
+            refusal.lesson = Assumed(asked=frozenset(session.outside.texts))
+        raise
+
+
+@contextmanager
+def _tracing(session: Session) -> Iterator[None]:
     token, tells = current_tracer.set(session.tracer), teller.set(partial(tell, session))
     before = session.modes
     try:
         with room(), np.errstate(all="call", call=_floating_point_error):
-            yield session
+            yield
     except Break as error:
         error.done = getattr(error, "__jitcap_done__", 0)
         error.place = error.place or session.entry

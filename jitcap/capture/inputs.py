@@ -158,6 +158,7 @@ class Outside:
         self.constants: dict[int, tuple[Any, list[Origin]]] = {}  # guarded to be equal
         self.numbers: dict[Any, Origin] = {}  # graph input of a run-time number -> where it is read
         self.assumed = assumed
+        self.texts: set[str] = set()  # names of those that are taken to be only handed on
 
     def _apart(self, real: Any, origin: Origin) -> bool:
         """True if a tensor or array that is found at two places is loaded as two, since other calls

@@ -34,6 +34,7 @@ from jitcap.capture.kinds.deferred import (
 from jitcap.capture.kinds.native_proxies import asked, is_value, stand_in
 from jitcap.capture.kinds.poison import SymbolicId
 from jitcap.capture.kinds.tensors import OutsideArray
+from jitcap.capture.kinds.texts import Text
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, NAMES, REFLECTED, UNARY
 from jitcap.guards.guard import Same
 
@@ -171,6 +172,9 @@ def _native_binary(s: Session, plain: Callable[[Any, Any], Any], a: Any, b: Any)
             return joined([a, b])
         if plain is operator.sub and (found := between(a, b)) is not MISSING:
             return found
+        for text in (a, b):
+            if isinstance(text, Text):
+                raise text.refusal()
         raise Break("data dependent", f"{plain.__name__}() of what is made of run-time values")
     if plain is operator.mod and isinstance(a, str):
         return written(s, operator.mod, (a, b), {})
@@ -289,6 +293,8 @@ def same(s: Session, a: Any, b: Any) -> bool:
         return True
     if isinstance(a, SymNumber) or isinstance(b, SymNumber):
         raise Break("data dependent", "the identity of a number is asked for")
+    if isinstance(a, Text) or isinstance(b, Text):
+        raise Break("data dependent", "the identity of a text is asked for")
     first, second = s.outside.shadow(a), s.outside.shadow(b)
     if first is not None and second is not None and type(a) is type(b):
         s.guard(Same, first.origin, second.origin, same=False)

@@ -108,7 +108,7 @@ def _names(guard: Guard, value: Any) -> set[str]:
         return {name} if of_list and type(guard.value) is type(value) is bool else set()
     found = set(sizes.seen(guard, value))
     fixed = guard.value if isinstance(guard, Equals) else None
-    if isinstance(fixed, int | float | np.number) and type(fixed) is not bool:
+    if isinstance(fixed, int | float | str | np.number) and type(fixed) is not bool:
         found.add(name)
     elif isinstance(guard, Equals) and type(guard.value) is type(value) is tuple:
         pairs = enumerate(zip(guard.value, value, strict=False))
@@ -117,4 +117,4 @@ def _names(guard: Guard, value: Any) -> set[str]:
 
 
 def _vary(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and type(a) in (int, bool) and a != b
+    return type(a) is type(b) and type(a) in (int, bool, str) and a != b

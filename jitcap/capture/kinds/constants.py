@@ -271,7 +271,7 @@ def _entries_of(s: Session, cls: type, value: Any) -> Any:
     return s.list_of(value) if issubclass(cls, list | tuple) else s.iter(value)
 
 
-@of(str, bytes, complex, range, DType, device, re.Pattern)
+@of(bytes, complex, range, DType, device, re.Pattern)
 class ConstantKind(NativeKind):
     """Numbers, text, and other values without identity: guarded to be equal."""
 

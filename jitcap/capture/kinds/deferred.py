@@ -52,6 +52,7 @@ class Deferred(Poison):
     are there. An array shares the memory of its tensor: it shows later writes."""
 
     __slots__ = ("args", "cls", "fn", "kwargs")
+    samples: tuple[Any, ...] = ()  # of one that the entry reads: others that it may be
 
     def __init__(
         self, fn: Callable[..., Any], args: Args, kwargs: Kwargs | None = None, cls: type = str
@@ -92,23 +93,30 @@ def defer(s: Session, fn: Callable[..., Any], args: Args, kwargs: Kwargs | None 
     """Text to be made later, if that cannot raise: it is tried with other numbers. If it can, it is
     made now, of the values themselves, since the program may handle what it raises."""
     kwargs = kwargs or {}
-    found: list[SymNumber] = []
-    answers = [_tried(fn, (args, kwargs), i, found) for i in range(3)]
-    is_text = all(type(answer) is str for answer in answers) or _finite(s, answers, found)
+    seen: list[Any] = []
+    answers = [_tried(fn, (args, kwargs), i, seen) for i in range(3)]
+    found = [each for each in seen if type(each) is SymNumber]
+    is_text = all(type(answer) is str for answer in answers)
+    if not is_text and len(found) == len(seen):
+        is_text = _finite(s, answers, found)
     if is_text and all(n.pytype is not int or numbers.fits(s, n) for n in found):
         return Deferred(fn, args, kwargs)
     given, named = copied((args, kwargs), partial(_settled, s))
     return fn(*given, **named)
 
 
-def _tried(fn: Callable[..., Any], given: Any, i: int, found: list[SymNumber]) -> Any:
-    """Result of `fn` for sample numbers, None if it raises. `found` gets the numbers themselves."""
+def _tried(fn: Callable[..., Any], given: Any, i: int, seen: list[Any]) -> Any:
+    """Result of `fn` for sample numbers and texts, None if it raises. `seen` gets these
+    themselves."""
 
     def sample(value: Any) -> Any:
         if isinstance(value, SymNumber):
-            found.append(value)
+            seen.append(value)
             return SAMPLES[value.pytype][i]
         if isinstance(value, Deferred):
+            if value.samples:
+                seen.append(value)
+                return value.samples[i]
             if value.cls is not str:
                 return _PROMISED.get(value.cls, _ARRAY)
             args, kwargs = copied((value.args, value.kwargs), sample)
@@ -146,6 +154,8 @@ def _settled(s: Session, value: Any) -> Any:
     if isinstance(value, SymNumber):
         return s.known(value)
     if isinstance(value, Deferred):
+        if value.samples:
+            raise value.refusal()
         args, kwargs = copied((value.args, value.kwargs), partial(_settled, s))
         return value.fn(*args, **kwargs)
     if isinstance(value, Tensor) and type(value._array) in (Traced, Batched):
