@@ -222,6 +222,39 @@ class CyclicLR(LRScheduler):
         ]
 
 
+def _check_schedulers(
+    kind: str, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None
+) -> Optimizer:
+    """The optimizer of all of them, which is `optimizer` if that is given. ValueError for none, for
+    several optimizers, or for one whose step takes a measure."""
+    if not schedulers:
+        raise ValueError(f"{kind} expects at least one scheduler, but got no scheduler.")
+    wanted = optimizer or schedulers[0].optimizer
+    for i, scheduler in enumerate(schedulers):
+        if isinstance(scheduler, ReduceLROnPlateau):
+            raise ValueError(  # noqa: TRY004 - as PyTorch
+                f"{kind} does not support `ReduceLROnPlateau` scheduler as it requires additional "
+                f"kwargs to be specified when calling `step`, but got one at index {i} in the "
+                "given schedulers sequence."
+            )
+        if scheduler.optimizer is not wanted:
+            raise ValueError(
+                f"{kind} expects all schedulers to belong to the same optimizer, but got scheduler "
+                f"{type(scheduler).__name__} at index {i} has {scheduler.optimizer}, which is "
+                f"different from {type(wanted).__name__}."
+            )
+    return wanted
+
+
+def _undo_epoch(scheduler: Any) -> None:
+    """Take back the step that the construction of schedulers made, where they are within."""
+    for each in scheduler._schedulers:
+        if hasattr(each, "_schedulers"):
+            _undo_epoch(each)
+        else:
+            each.last_epoch -= 1
+
+
 class SequentialLR(LRScheduler):
     """One scheduler after the other, changing at the milestones."""
 
@@ -232,10 +265,7 @@ class SequentialLR(LRScheduler):
         milestones: Sequence[int],
         last_epoch: int = -1,
     ) -> None:
-        if not schedulers:
-            raise ValueError("SequentialLR expects at least one scheduler to be chained")
-        if any(s.optimizer is not optimizer for s in schedulers):
-            raise ValueError("SequentialLR expects all schedulers to belong to the same optimizer")
+        _check_schedulers("SequentialLR", schedulers, optimizer)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 "Sequential Schedulers expects number of schedulers provided to be one more than "
@@ -250,17 +280,19 @@ class SequentialLR(LRScheduler):
         self.optimizer = optimizer
         for group in optimizer.param_groups:  # undo what the schedulers' construction did
             put_rate(group, group["initial_lr"])
-        for scheduler in self._schedulers:
-            scheduler.last_epoch -= 1
-        self._schedulers[0]._is_initial = True
-        self._schedulers[0]._update_lr()
-        self._schedulers[0]._is_initial = False
-        self._last_lr = self._schedulers[0].get_last_lr()
+        _undo_epoch(self)
+        first = self._schedulers[self._number()]
+        first._start()
+        self._last_lr = first.get_last_lr()
+
+    def _number(self) -> int:
+        """Which scheduler is at work at this epoch."""
+        return sum(milestone <= self.last_epoch for milestone in self._milestones)
 
     def step(self, epoch: int | None = None) -> None:
         refuse("SequentialLR.step", "call step()", epoch=epoch)
         self.last_epoch += 1
-        number = sum(milestone <= self.last_epoch for milestone in self._milestones)
+        number = self._number()
         scheduler = self._schedulers[number]
         if number and self._milestones[number - 1] == self.last_epoch:
             scheduler._update_lr(0)
@@ -286,10 +318,8 @@ class ChainedScheduler(LRScheduler):
     def __init__(
         self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None
     ) -> None:
-        if not schedulers:
-            raise ValueError("ChainedScheduler expects at least one scheduler to be chained")
+        self.optimizer = _check_schedulers("ChainedScheduler", schedulers, optimizer)
         self._schedulers = list(schedulers)
-        self.optimizer = optimizer or schedulers[0].optimizer
         self._last_lr = rates(self.optimizer)
 
     def step(self, epoch: int | None = None) -> None:

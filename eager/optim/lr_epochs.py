@@ -43,6 +43,7 @@ class LRScheduler:
     """Base: counts epochs and writes `get_lr()` into the groups. Construction makes the first step
     (epoch 0)."""
 
+    _last_lr: list[Any]
     _get_lr_called_within_step = False  # schedulers of users ask it, as PyTorch's do
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
@@ -59,8 +60,11 @@ class LRScheduler:
                 )
         self.base_lrs: list[Any] = [_apart(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
+        self._start()
+
+    def _start(self) -> None:
+        """The first step, which sets the rates of epoch 0."""
         self._step_count = 0
-        self._last_lr: list[Any] = []
         self._is_initial = True
         self.step()
         self._is_initial = False
@@ -302,7 +306,7 @@ class ExponentialLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         warn_outside_step(self)
-        if self._is_initial or self.last_epoch == 0:
+        if self._is_initial:
             return self._now()
         return self._times(self.gamma)
 
@@ -322,7 +326,7 @@ class PolynomialLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         warn_outside_step(self)
-        if self._is_initial or self.last_epoch == 0 or self.last_epoch > self.total_iters:
+        if self._is_initial or self.last_epoch > self.total_iters:
             return self._now()
         now = 1.0 - self.last_epoch / self.total_iters
         before = 1.0 - (self.last_epoch - 1) / self.total_iters
@@ -346,7 +350,7 @@ class CosineAnnealingLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         warn_outside_step(self)
-        if self._is_initial or self.last_epoch == 0:
+        if self._is_initial:
             return self._now()
         low, t = self.eta_min, self.T_max
         if self._step_count == 1 and self.last_epoch > 0:

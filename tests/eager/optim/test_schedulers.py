@@ -101,7 +101,22 @@ def test_sequential():
         last = s.ExponentialLR(optimizer, 0.9)
         return s.SequentialLR(optimizer, [warm, cosine, last], [4, 10])
 
+    def nested(s, optimizer):
+        warm = [s.LinearLR(optimizer, 0.1, total_iters=3), s.ExponentialLR(optimizer, 0.9)]
+        return s.SequentialLR(optimizer, [s.ChainedScheduler(warm), s.StepLR(optimizer, 2)], [4])
+
     assert rates(eager, make) == rates(torch, make)
+    assert rates(eager, nested) == rates(torch, nested)
+    for library in (eager, torch):
+        s, a, b = library.optim.lr_scheduler, optimizer_of(library), optimizer_of(library)
+        apart = [s.StepLR(a, 2), s.StepLR(b, 2)]
+        for call in (
+            lambda: s.ChainedScheduler(apart),  # noqa: B023 - called here
+            lambda: s.SequentialLR(a, apart, [2]),  # noqa: B023
+            lambda: s.ChainedScheduler([s.ReduceLROnPlateau(a)]),  # noqa: B023
+        ):
+            with pytest.raises(ValueError, match="belong to the same optimizer|does not support"):
+                call()
 
 
 def test_chained():
