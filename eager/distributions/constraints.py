@@ -56,22 +56,23 @@ class _Boolean(Constraint):
 
 
 class _Range(Constraint):
-    """Between two bounds, of which either may be missing or may be left out."""
+    """Between two bounds, of which either may be missing or may be left out ("(", ")")."""
 
     def __init__(
-        self, lower: Any = None, upper: Any = None, *, closed: bool = True, whole: bool = False
+        self, lower: Any = None, upper: Any = None, ends: str = "[]", *, whole: bool = False
     ) -> None:
         self.lower_bound, self.upper_bound = lower, upper
-        self.closed = closed
+        self.ends = ends
         self.is_discrete = whole
 
     def check(self, value: Tensor) -> Tensor:
         good = value % 1 == 0 if self.is_discrete else value == value
         if self.lower_bound is not None:
-            at = value >= self.lower_bound if self.closed else value > self.lower_bound
-            good = good & at
+            low = self.lower_bound
+            good = good & (value >= low if self.ends[0] == "[" else value > low)
         if self.upper_bound is not None:
-            good = good & (value <= self.upper_bound)
+            high = self.upper_bound
+            good = good & (value <= high if self.ends[1] == "]" else value < high)
         return good
 
     def __repr__(self) -> str:
@@ -80,8 +81,9 @@ class _Range(Constraint):
         if low is None:
             return f"{whole}LessThan(upper_bound={high})"
         if high is None:  # of whole numbers, "greater than" includes the bound, as in PyTorch
-            above = "GreaterThanEq" if self.closed and not whole else "GreaterThan"
+            above = "GreaterThanEq" if self.ends[0] == "[" and not whole else "GreaterThan"
             return f"{whole}{above}(lower_bound={low})"
+        whole = whole or ("" if self.ends[1] == "]" else "HalfOpen")
         return f"{whole}Interval(lower_bound={low}, upper_bound={high})"
 
 
@@ -152,7 +154,9 @@ class _PositiveSemidefinite(_Symmetric):
 class _PositiveDefinite(_Symmetric):
     def check(self, value: Tensor) -> Tensor:
         good = super().check(value)
-        return linalg.cholesky_ex(value).info == 0 if good.all() else good
+        if value.shape[-2] != value.shape[-1]:
+            return good
+        return good & (linalg.cholesky_ex(value).info == 0)
 
 
 class _Multinomial(Constraint):
@@ -222,7 +226,7 @@ class _Independent(Constraint):
 
 
 def greater_than(lower_bound: Any) -> Constraint:
-    return _Range(lower_bound, closed=False)
+    return _Range(lower_bound, ends="(]")
 
 
 def greater_than_eq(lower_bound: Any) -> Constraint:
@@ -230,11 +234,15 @@ def greater_than_eq(lower_bound: Any) -> Constraint:
 
 
 def less_than(upper_bound: Any) -> Constraint:
-    return _Range(None, upper_bound)
+    return _Range(None, upper_bound, "[)")
 
 
 def interval(lower_bound: Any, upper_bound: Any) -> Constraint:
     return _Range(lower_bound, upper_bound)
+
+
+def half_open_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+    return _Range(lower_bound, upper_bound, "[)")
 
 
 def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
@@ -249,7 +257,6 @@ def is_dependent(constraint: Any) -> bool:
     return isinstance(constraint, _Dependent)
 
 
-half_open_interval = interval
 dependent = _Dependent()
 dependent_property = _DependentProperty
 cat = _Cat

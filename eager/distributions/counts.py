@@ -177,7 +177,7 @@ class NegativeBinomial(_OfTrials, OfProbs):
 
     arg_constraints = {
         "total_count": c.nonnegative,
-        "probs": c.unit_interval,
+        "probs": c.half_open_interval(0.0, 1.0),
         "logits": c.real,
     }
     support = c.nonnegative_integer

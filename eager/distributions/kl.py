@@ -116,9 +116,7 @@ def _independent(p: Independent, q: Independent) -> Tensor:
 @register_kl(TransformedDistribution, TransformedDistribution)
 def _transformed(p: Any, q: Any) -> Tensor:
     """KL divergence of the base distributions: one bijection on both changes nothing."""
-    same = [type(t) for t in p.transforms] == [type(t) for t in q.transforms]
-    plain = all(not {k for k in t.__dict__ if k != "_cache_size"} for t in p.transforms)
-    if not (same and plain) and p.transforms != q.transforms:
+    if p.transforms != q.transforms or p.event_shape != q.event_shape:
         raise NotImplementedError("KL between distributions of different transforms")
     return kl_divergence(p.base_dist, q.base_dist)
 

@@ -13,7 +13,7 @@ from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
 from eager.distributions.distribution import Distribution
 from eager.distributions.gamma import Beta
-from eager.distributions.normal import cholesky_factor
+from eager.distributions.normal import OfCovariance
 from eager.distributions.utils import broadcast_all
 from eager.ops.create import arange, eye
 from eager.ops.pointwise import where
@@ -114,11 +114,16 @@ class LowRankMultivariateNormal(Distribution):
         return (self.cov_factor * self.cov_factor).sum(-1) + self.cov_diag
 
 
-class Wishart(Distribution):
+class Wishart(OfCovariance):
     """The sum of `df` outer products of normal vectors with themselves, from their covariance, its
     inverse or its Cholesky factor."""
 
-    arg_constraints = {"scale_tril": c.lower_cholesky}
+    arg_constraints = {
+        "covariance_matrix": c.positive_definite,
+        "precision_matrix": c.positive_definite,
+        "scale_tril": c.lower_cholesky,
+        "df": c.greater_than(0),
+    }
     support = c.positive_definite
     has_rsample = True
 
@@ -130,12 +135,18 @@ class Wishart(Distribution):
         scale_tril: Tensor | None = None,
         validate_args: Any = None,
     ) -> None:
-        factor = cholesky_factor(covariance_matrix, precision_matrix, scale_tril)
-        n = factor.shape[-1]
-        df = df if isinstance(df, Tensor) else factor.new_tensor(float(df))
-        batch = broadcast_shapes(tuple(factor.shape[:-2]), tuple(df.shape))
-        self.df, self.scale_tril = df.expand(batch), factor.expand(*batch, n, n)
+        name, matrix = self._matrix(
+            covariance_matrix=covariance_matrix,
+            precision_matrix=precision_matrix,
+            scale_tril=scale_tril,
+        )
+        n = matrix.shape[-1]
+        df = df if isinstance(df, Tensor) else matrix.new_tensor(float(df))
+        batch = broadcast_shapes(tuple(matrix.shape[:-2]), tuple(df.shape))
+        self.df = df.expand(batch)
+        setattr(self, name, matrix.expand(*batch, n, n))
         super().__init__(batch, (n, n), validate_args)
+        self._factorize(name, matrix, batch)
 
     def _check_parameters(self) -> None:
         n = self._event_shape[-1]
@@ -182,14 +193,6 @@ class Wishart(Distribution):
         nu, n = self.df, self._event_shape[-1]
         spread = (nu / 2).mvlgamma(n) - (nu - n - 1) / 2 * self._digamma()
         return (n + 1) * self._half_log_det() + spread + nu * n / 2
-
-    @property
-    def covariance_matrix(self) -> Tensor:
-        return self.scale_tril @ self.scale_tril.mT
-
-    @property
-    def precision_matrix(self) -> Tensor:
-        return linalg.inv(self.covariance_matrix)
 
     def _times(self, count: Tensor) -> Tensor:
         return count.unsqueeze(-1).unsqueeze(-1)

@@ -4,6 +4,7 @@ samples."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from eager import linalg
@@ -154,30 +155,66 @@ class Exponential(Distribution):
         return 1 / (self.rate * self.rate)
 
 
-def cholesky_factor(
-    covariance_matrix: Tensor | None, precision_matrix: Tensor | None, scale_tril: Tensor | None
-) -> Tensor:
-    """The lower factor (..., n, n) of a covariance that is given in one of three ways. ValueError
-    for none or several, or one of fewer dimensions."""
-    given = [x for x in (covariance_matrix, precision_matrix, scale_tril) if x is not None]
-    if len(given) != 1:
-        raise ValueError(
-            "Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified."
-        )
-    (factor,) = given
-    if factor.ndim < 2:
-        raise ValueError(
-            "scale_tril must be at least two-dimensional, with optional leading batch dimensions"
-        )
-    if scale_tril is not None:
-        return factor
-    return linalg.cholesky(factor if precision_matrix is None else linalg.inv(factor))
+class derived:
+    """A property that an attribute of the instance takes the place of."""
+
+    def __init__(self, fn: Callable[[Any], Tensor]) -> None:
+        self.fn = fn
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else self.fn(instance)
 
 
-class MultivariateNormal(Distribution):
+class OfCovariance(Distribution):
+    """With a covariance (..., n, n), given as it is, inverted, or as its lower Cholesky factor.
+
+    The one that was given is an attribute, the others follow from the factor."""
+
+    _factor: Tensor
+
+    def _matrix(self, **matrices: Tensor | None) -> tuple[str, Tensor]:
+        """The one that was given, and its name. ValueError for none or several, or one of fewer
+        dimensions."""
+        given = [(name, x) for name, x in matrices.items() if x is not None]
+        if len(given) != 1:
+            raise ValueError(
+                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be "
+                "specified."
+            )
+        name, matrix = given[0]
+        if matrix.ndim < 2:
+            raise ValueError(
+                f"{name} must be at least two-dimensional, with optional leading batch dimensions"
+            )
+        return name, matrix
+
+    def _factorize(self, name: str, matrix: Tensor, batch: tuple[int, ...]) -> None:
+        if name != "scale_tril":
+            matrix = linalg.cholesky(linalg.inv(matrix) if name == "precision_matrix" else matrix)
+        self._factor = matrix.expand(*batch, *matrix.shape[-2:])
+
+    @derived
+    def scale_tril(self) -> Tensor:
+        return self._factor
+
+    @derived
+    def covariance_matrix(self) -> Tensor:
+        return self._factor @ self._factor.mT
+
+    @derived
+    def precision_matrix(self) -> Tensor:
+        return cholesky_inverse(self._factor)
+
+
+class MultivariateNormal(OfCovariance):
     """The normal distribution over vectors, from its covariance or that one's Cholesky factor."""
 
-    arg_constraints = {"loc": c.real_vector, "scale_tril": c.lower_cholesky}
+    arg_constraints = {
+        "loc": c.real_vector,
+        "covariance_matrix": c.positive_definite,
+        "precision_matrix": c.positive_definite,
+        "scale_tril": c.lower_cholesky,
+    }
     support = c.real_vector
     has_rsample = True
 
@@ -189,20 +226,19 @@ class MultivariateNormal(Distribution):
         scale_tril: Tensor | None = None,
         validate_args: Any = None,
     ) -> None:
-        factor = cholesky_factor(covariance_matrix, precision_matrix, scale_tril)
+        if loc.ndim < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        name, matrix = self._matrix(
+            covariance_matrix=covariance_matrix,
+            precision_matrix=precision_matrix,
+            scale_tril=scale_tril,
+        )
         n = loc.shape[-1]
-        batch = broadcast_shapes(tuple(loc.shape[:-1]), tuple(factor.shape[:-2]))
+        batch = broadcast_shapes(tuple(loc.shape[:-1]), tuple(matrix.shape[:-2]))
         self.loc = loc.expand(*batch, n)
-        self.scale_tril = factor.expand(*batch, n, n)
+        setattr(self, name, matrix.expand(*batch, n, n))
         super().__init__(batch, (n,), validate_args=validate_args)
-
-    @property
-    def covariance_matrix(self) -> Tensor:
-        return self.scale_tril @ self.scale_tril.mT
-
-    @property
-    def precision_matrix(self) -> Tensor:
-        return cholesky_inverse(self.scale_tril)
+        self._factorize(name, matrix, batch)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         noise = randn(

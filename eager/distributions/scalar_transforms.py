@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -16,14 +17,28 @@ class Transform:
     """Base: a subclass defines `_call`, `_inverse` and `log_abs_det_jacobian(x, y)`.
 
     `domain` and `codomain` are constraints; their `event_dim` says how many dimensions are one
-    value. Calling it transforms; `.inv` is the inverse."""
+    value. Calling it transforms; `.inv` is the inverse. With `cache_size=1` the last pair is kept:
+    the inverse of the tensor that was made last is the one that it was made of, whatever rounding
+    has done to it."""
 
     bijective = False
     domain: Any = c.real
     codomain: Any = c.real
+    _cache_size = 0
+    _pair: tuple[Any, Any] = (None, None)
 
     def __init__(self, cache_size: int = 0) -> None:
-        self._cache_size = cache_size
+        if cache_size not in (0, 1):
+            raise ValueError("cache_size must be 0 or 1")
+        self._cache_size, self._pair = cache_size, (None, None)
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        """Copy of the transform that keeps its last pair, or none (0)."""
+        if cache_size == self._cache_size:
+            return self
+        new = copy.copy(self)
+        new._cache_size, new._pair = cache_size, (None, None)
+        return new
 
     @property
     def event_dim(self) -> int:
@@ -39,7 +54,25 @@ class Transform:
         raise NotImplementedError
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self._call(x)
+        if not self._cache_size:
+            return self._call(x)
+        before, y = self._pair
+        if x is not before:
+            y = self._call(x)
+            self._pair = x, y
+        result: Tensor = y
+        return result
+
+    def _back(self, y: Tensor) -> Tensor:
+        """The value of `.inv(y)`."""
+        if not self._cache_size:
+            return self._inverse(y)
+        x, before = self._pair
+        if y is not before:
+            x = self._inverse(y)
+            self._pair = x, y
+        result: Tensor = x
+        return result
 
     def _call(self, x: Tensor) -> Tensor:
         raise NotImplementedError
@@ -67,12 +100,37 @@ class Transform:
         return f"{type(self).__name__}()"
 
 
+class PlainTransform(Transform):
+    """Without parameters: equal to every other of its class."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+
+def _same(a: Any, b: Any) -> bool:
+    """True if parameters, numbers or tensors, have one value."""
+    same = a == b
+    return bool(same.all()) if isinstance(same, Tensor) else bool(same)
+
+
 class _Inverse(Transform):
     def __init__(self, transform: Transform) -> None:
         super().__init__()
         self._inv = transform
         self.bijective = transform.bijective
         self.domain, self.codomain = transform.codomain, transform.domain
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Inverse) and self._inv == other._inv
+
+    def __hash__(self) -> int:
+        return hash(("inverse", self._inv))
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        return self._inv.with_cache(cache_size).inv
 
     @property
     def inv(self) -> Transform:
@@ -83,10 +141,10 @@ class _Inverse(Transform):
         return self._inv.sign
 
     def _call(self, x: Tensor) -> Tensor:
-        return self._inv._inverse(x)
+        return self._inv._back(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return self._inv._call(y)
+        return self._inv(y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return -self._inv.log_abs_det_jacobian(y, x)
@@ -126,6 +184,12 @@ class ComposeTransform(Transform):
             self.domain = _with_events(self.parts[0].domain, [s[::-1] for s in steps[::-1]])
             self.codomain = _with_events(self.parts[-1].codomain, steps)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ComposeTransform) and self.parts == other.parts
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.parts))
+
     @property
     def sign(self) -> Any:
         sign = 1
@@ -140,7 +204,7 @@ class ComposeTransform(Transform):
 
     def _inverse(self, y: Tensor) -> Tensor:
         for part in reversed(self.parts):
-            y = part._inverse(y)
+            y = part._back(y)
         return y
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
@@ -189,11 +253,14 @@ class IndependentTransform(Transform):
         return self.base_transform(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return self.base_transform._inverse(y)
+        return self.base_transform._back(y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         slopes = self.base_transform.log_abs_det_jacobian(x, y)
         return _summed(slopes, self.reinterpreted_batch_ndims)
+
+    def __repr__(self) -> str:
+        return f"IndependentTransform({self.base_transform!r}, {self.reinterpreted_batch_ndims})"
 
 
 class AffineTransform(Transform):
@@ -207,6 +274,14 @@ class AffineTransform(Transform):
         self._event_dim = event_dim
         if event_dim:
             self.domain = self.codomain = c.independent(c.real, event_dim)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AffineTransform):
+            return False
+        return _same(self.loc, other.loc) and _same(self.scale, other.scale)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
 
     @property
     def sign(self) -> Any:
@@ -228,7 +303,7 @@ class AffineTransform(Transform):
         return _summed(slope, self._event_dim)
 
 
-class ExpTransform(Transform):
+class ExpTransform(PlainTransform):
     """exp(x)."""
 
     bijective = True
@@ -255,6 +330,12 @@ class PowerTransform(Transform):
         super().__init__(cache_size)
         self.exponent = exponent
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PowerTransform) and _same(self.exponent, other.exponent)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
     @property
     def sign(self) -> Any:
         if isinstance(self.exponent, Tensor):
@@ -277,7 +358,7 @@ def _inside(y: Tensor) -> Tensor:
     return y.clamp(min=limits.tiny, max=1 - limits.eps)
 
 
-class SigmoidTransform(Transform):
+class SigmoidTransform(PlainTransform):
     """1 / (1 + exp(-x))."""
 
     bijective = True
@@ -295,7 +376,7 @@ class SigmoidTransform(Transform):
         return -softplus(-x) - softplus(x)
 
 
-class SoftplusTransform(Transform):
+class SoftplusTransform(PlainTransform):
     """log(1 + exp(x))."""
 
     bijective = True
@@ -312,7 +393,7 @@ class SoftplusTransform(Transform):
         return -softplus(-x)
 
 
-class TanhTransform(Transform):
+class TanhTransform(PlainTransform):
     """tanh(x)."""
 
     bijective = True
@@ -329,7 +410,7 @@ class TanhTransform(Transform):
         return 2.0 * (math.log(2.0) - x - softplus(-2.0 * x))
 
 
-class AbsTransform(Transform):
+class AbsTransform(PlainTransform):
     """|x|; its inverse is the positive one."""
 
     codomain = c.positive
@@ -341,7 +422,7 @@ class AbsTransform(Transform):
         return y
 
 
-class SoftmaxTransform(Transform):
+class SoftmaxTransform(PlainTransform):
     """Vectors to probabilities; its inverse gives logarithms."""
 
     domain = c.real_vector

@@ -211,6 +211,10 @@ class MixtureSameFamily(Distribution):
             )
         super().__init__(batch[:-1], component_distribution.event_shape, validate_args)
 
+    def __repr__(self) -> str:
+        parts = f"{self.mixture_distribution},\n  {self.component_distribution}"
+        return f"MixtureSameFamily(\n  {parts})"
+
     @property
     def support(self) -> Any:
         return self.component_distribution.support

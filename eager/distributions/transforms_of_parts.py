@@ -15,25 +15,15 @@ from eager.construct.interop import from_numpy
 from eager.core.tensor import Tensor
 from eager.device import Size
 from eager.distributions import constraints as c
-from eager.distributions.scalar_transforms import Transform, _inside, _summed
+from eager.distributions.scalar_transforms import PlainTransform, Transform, _inside, _summed
 from eager.nn.functional import logsigmoid, pad, softplus
 from eager.ops.create import eye
 from eager.ops.index_and_sort import iota
 from eager.ops.move import cat, stack
 
 
-class _Plain(Transform):
-    """Without parameters: equal to every other of its class."""
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
-
-
 # ------------------------------------------------------------------------ vectors, matrices
-class StickBreakingTransform(_Plain):
+class StickBreakingTransform(PlainTransform):
     """n numbers to n + 1 probabilities: each breaks its share off what is left of a stick."""
 
     bijective = True
@@ -70,7 +60,7 @@ class StickBreakingTransform(_Plain):
         return (*shape[:-1], shape[-1] - 1)
 
 
-class LowerCholeskyTransform(_Plain):
+class LowerCholeskyTransform(PlainTransform):
     """Matrices to lower triangular ones with a positive diagonal."""
 
     domain = c.independent(c.real, 2)
@@ -83,7 +73,7 @@ class LowerCholeskyTransform(_Plain):
         return y.tril(-1) + y.diagonal(dim1=-2, dim2=-1).log().diag_embed()
 
 
-class PositiveDefiniteTransform(_Plain):
+class PositiveDefiniteTransform(PlainTransform):
     """Matrices to positive definite ones, by their Cholesky factors."""
 
     domain = c.independent(c.real, 2)
@@ -116,7 +106,7 @@ def _size_of(count: int) -> int:
     return size
 
 
-class CorrCholeskyTransform(_Plain):
+class CorrCholeskyTransform(PlainTransform):
     """n (n - 1) / 2 numbers to the Cholesky factor of an n x n matrix of correlations: each row is
     broken off a stick of length 1."""
 

@@ -286,7 +286,7 @@ class SequentialLR(LRScheduler):
         self._last_lr = first.get_last_lr()
 
     def _number(self) -> int:
-        """Which scheduler is at work at this epoch."""
+        """The index of the scheduler that is at work at this epoch."""
         return sum(milestone <= self.last_epoch for milestone in self._milestones)
 
     def step(self, epoch: int | None = None) -> None:

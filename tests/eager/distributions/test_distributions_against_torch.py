@@ -321,6 +321,10 @@ REFUSED = [
     lambda d, t: d.Independent(d.Normal(t(MU), t(A)), 2),
     lambda d, t: d.MixtureSameFamily(d.Categorical(t(P)), d.Normal(t(MU[:2]), t(A[:2]))),
     lambda d, t: d.Gamma(t([float("nan")]), t([1.0])),
+    lambda d, t: d.MultivariateNormal(t(MU), t(-COV)),
+    lambda d, t: d.Wishart(t(4.0), precision_matrix=t(-COV)),
+    lambda d, t: d.NegativeBinomial(t(A), t([0.5, 1.0, 0.2])),
+    lambda d, t: d.TanhTransform(cache_size=2),
 ]
 
 
@@ -331,6 +335,48 @@ def test_what_torch_refuses(call, monkeypatch):
     for m in (eager, torch):
         with pytest.raises(ValueError):
             call(m.distributions, _make(m))
+
+
+def _said_of_transforms(m):
+    d, t = m.distributions, _make(m)
+    affine = [d.AffineTransform(t(MU), 2.0), d.AffineTransform(t(MU), 2.0)]
+    steps = [d.ComposeTransform([each, d.ExpTransform()]) for each in affine]
+    kept, made = d.ExpTransform(cache_size=1), t(MU)
+    image = kept(made)
+    ends = t([-1.0, 0.0, 0.5, 1.0])
+    bounds = (d.constraints.less_than(1.0), d.constraints.half_open_interval(0.0, 1.0))
+    return [
+        affine[0] == affine[1], steps[0] == steps[1], steps[0].inv == steps[1].inv,
+        steps[0] == d.ExpTransform(), d.PowerTransform(t(2.0)) == d.PowerTransform(t(2.0)),
+        kept.inv(image) is made, kept(made) is image, d.ExpTransform()(made) is image,
+        kept.with_cache() is kept, kept.with_cache(0).inv(image) is made,
+        d.IndependentTransform(d.ExpTransform(), 1), d.constraints.half_open_interval(0.0, 1.0),
+        *(each.check(ends).tolist() for each in bounds),
+        d.MultivariateNormal(t(MU), t(COV)), d.MultivariateNormal(t(MU), scale_tril=t(COV).tril()),
+    ]  # fmt: skip
+
+
+def test_what_is_said_of_transforms():
+    ours, theirs = _said_of_transforms(eager), _said_of_transforms(torch)
+    assert [repr(x).replace("eager.", "torch.") for x in ours] == [repr(x) for x in theirs]
+
+
+def _saturated(m, loc):
+    d = m.distributions
+    base = d.Normal(loc, 1e-6)
+    squashed = d.TransformedDistribution(base, [d.TanhTransform(cache_size=1)])
+    action = squashed.rsample()
+    return action, squashed.log_prob(action)
+
+
+def test_an_action_at_the_end_of_its_range_has_the_density_of_what_it_was_made_of():
+    """Without the last pair, the inverse of tanh is infinite there."""
+    found = _saturated(torch, torch.tensor([0.5, 20.0, -30.0]))
+    step = jit(_saturated)
+    for call in (_saturated, step, step):
+        for ours, theirs in zip(call(eager, eager.tensor([0.5, 20.0, -30.0])), found, strict=True):
+            np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=0.4)
+    assert step.stats.splits == 0
 
 
 def test_arguments_that_are_not_checked():
