@@ -29,6 +29,22 @@ class PackedSequence(NamedTuple):
     def is_cuda(self) -> bool:
         return self.data.is_cuda
 
+    def is_pinned(self) -> bool:
+        return self.data.is_pinned()
+
+
+def _of_data(name: str) -> None:
+    def method(self: PackedSequence, *args: Any, **kwargs: Any) -> PackedSequence:
+        return self._replace(data=getattr(self.data, name)(*args, **kwargs))
+
+    method.__name__, method.__doc__ = name, f"`Tensor.{name}` of the data."
+    setattr(PackedSequence, name, method)
+
+
+for _name in ("cpu", "cuda", "pin_memory", "double", "float", "half", "long", "int", "short",
+              "char", "byte"):  # fmt: skip
+    _of_data(_name)
+
 
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
@@ -107,10 +123,11 @@ def pad_packed_sequence(
         ends = ((0, total_length - len(live)), *((0, 0),) * (out.ndim - 1))
         out = constant_pad(out, ends, padding_value)
     lengths = tensor([sum(n > i for n in live) for i in range(live[0])])
-    if sequence.unsorted_indices is not None:
-        out = out.index_select(1, sequence.unsorted_indices)
+    out = out.transpose(0, 1) if batch_first else out
+    if sequence.unsorted_indices is not None:  # in rows, so that `view` has them
+        out = out.index_select(0 if batch_first else 1, sequence.unsorted_indices)
         lengths = lengths[sequence.unsorted_indices.cpu()]
-    return out.transpose(0, 1) if batch_first else out, lengths
+    return out, lengths
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
