@@ -207,6 +207,8 @@ def embedding_bag(
         raise ValueError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError("embedding_bag: per_sample_weights needs mode='sum'")
+    if mode == "max" and scale_grad_by_freq:
+        raise ValueError("max mode does not support scaling the gradient by the frequency")
     if padding_idx is not None and padding_idx < 0:
         padding_idx += weight.shape[0]
     bags, bag = _bags(input, offsets, include_last_offset)

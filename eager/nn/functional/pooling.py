@@ -269,12 +269,15 @@ def _lp_pool(n: int) -> Any:
         geometry = _geometry(kernel_size, stride, 0, ceil_mode, n)
         x, single = _batched(name, input.pow(norm_type), n)
         total = apply(SUM_POOL, x, **geometry)
+        if ceil_mode:  # a window that hangs over is made up for: as in PyTorch, its mean counts
+            total = total / _counts(x, geometry, True) * _product(geometry["kernel"])
         return _unbatch((total.sign() * total.abs().relu()).pow(1.0 / norm_type), single)
 
     pool.__name__ = pool.__qualname__ = name
     pool.__doc__ = "The p-norm of each window."
     size = (2, 3, *(4, 5, 4)[:n])
-    return functional(lambda: [Sample((s.values(size, 0.1, 2), 2.0, 2))])(pool)
+    image = s.values(size, 0.1, 2)
+    return functional(lambda: [Sample((image, 2.0, 2)), Sample((image, 2.0, 2, 2, True))])(pool)
 
 
 lp_pool1d = _lp_pool(1)

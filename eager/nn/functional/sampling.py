@@ -36,12 +36,24 @@ def _theta() -> Any:
     lambda: [
         Sample((_theta(), (2, 3, 4, 5)), {"align_corners": False}),
         Sample((_theta(), (2, 3, 4, 5)), {"align_corners": True}),
+        Sample((s.values((2, 3, 4), -0.9, 0.9), (2, 1, 2, 3, 4)), {"align_corners": False}),
     ]
 )
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """The (N, H, W, 2) sampling places of 2-D affine maps `theta` (N, 2, 3), in [-1, 1]
-    coordinates."""
-    n, _, h, w = size
+    coordinates; (N, D, H, W, 3) those of 3-D maps (N, 3, 4)."""
+    n, _, *sizes = size
+    d = len(sizes)
+    if d not in (2, 3):
+        raise NotImplementedError(
+            "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, "
+            f"respectively. Got size {tuple(size)}."
+        )
+    if theta.ndim != 3 or tuple(theta.shape[1:]) != (d, d + 1):
+        raise ValueError(
+            f"Expected a batch of {d}D affine matrices of shape Nx{d}x{d + 1} for size "
+            f"{tuple(size)}. Got {tuple(theta.shape)}."
+        )
     _warn_of_corners(align_corners)
 
     def axis(count: int) -> Tensor:
@@ -50,11 +62,10 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
             return places * (2.0 / max(count - 1, 1)) - 1.0
         return (places * 2.0 + 1.0) / count - 1.0
 
-    x = axis(w).expand((h, w))
-    y = axis(h).unsqueeze(1).expand((h, w))
-    ones = Tensor._full(1, Aval((h, w), x.dtype, x.aval.device))
-    base = stack((x, y, ones), -1).reshape((1, h * w, 3)).expand((n, h * w, 3))
-    return (base.to(theta.dtype) @ theta.transpose(1, 2)).reshape((n, h, w, 2))
+    axes = [axis(c).reshape((-1, *(1,) * (d - 1 - i))).expand(sizes) for i, c in enumerate(sizes)]
+    ones = Tensor._full(1, Aval(tuple(sizes), axes[0].dtype, theta.aval.device))
+    base = stack((*reversed(axes), ones), -1).reshape((1, -1, d + 1)).expand((n, -1, d + 1))
+    return (base.to(theta.dtype) @ theta.transpose(1, 2)).reshape((n, *sizes, d))
 
 
 def _warn_of_corners(align_corners: bool | None) -> None:
@@ -195,19 +206,19 @@ def _inside(place: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
         back = turns - 2 * (turns / 2).floor()  # 1 on the way back
         place = rest + back * (span - 2 * rest) + low
     within = (place > 0) & (place < size - 1)  # PyTorch's gradient is zero on the border itself
-    return where(within, place, place.detach().clamp(0, size - 1))
+    return where(within, place, place.detach().nan_to_num(0.0).clamp(0, size - 1))
 
 
 def _read(input: Tensor, places: list[Tensor]) -> Tensor:
-    """The pixels at whole places (x, y, ...), 0 outside: (N, C, *places)."""
+    """The pixels at whole places (x, y, ...), 0 outside and at NaN: (N, C, *places)."""
     n, c = input.shape[:2]
     inside: Any = None
     flat: Any = 0
     for place, size in reversed(list(zip(places, input.shape[:1:-1], strict=True))):
         within = (place >= 0) & (place <= size - 1)
         inside = within if inside is None else inside & within
-        flat = flat * size + place.clamp(0, size - 1).to(dt.int64)
+        flat = flat * size + where(within, place, 0).to(dt.int64)
     index = flat.reshape((n, 1, -1)).expand((n, c, places[0][0].numel()))
     pixels = apply(GATHER, input.reshape((n, c, math.prod(input.shape[2:]))), index, dim=2)
     pixels = pixels.reshape((n, c, *places[0].shape[1:]))
-    return pixels * inside.unsqueeze(1).to(input.dtype)
+    return where(inside.unsqueeze(1), pixels, 0.0)  # a product would keep NaN and infinities

@@ -383,6 +383,8 @@ def test_embedding_gradient_by_frequency():
     for run in (step, jit(step)):
         got = run(eager.tensor(value, requires_grad=True), eager.tensor(index))
         np.testing.assert_allclose(got.numpy(), theirs.grad.numpy(), rtol=1e-6)
+    with pytest.raises(ValueError, match="max mode does not support scaling"):
+        F.embedding_bag(eager.tensor(index), theirs, mode="max", scale_grad_by_freq=True)
 
 
 # Results that keep every element in its place: new tensors all the same.

@@ -244,6 +244,23 @@ def test_sampling_on_the_pixels_and_the_border(padding_mode, size):
     both(sampled, image, np.zeros((1, size, size, 2), np.float32))
 
 
+@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_sampling_of_and_at_what_is_not_finite(padding_mode, mode):
+    """Pixels that are not finite stay where they are, and places that are not numbers are read.
+    (Values alone: PyTorch's gradient writes out of bounds there, and dies.)"""
+    nan, inf = float("nan"), float("inf")
+    image = np.arange(16, dtype=np.float32).reshape((1, 1, 4, 4))
+    image[0, 0, 0, 0], image[0, 0, 3, 3] = inf, nan
+    places = [[-3, -3], [0.2, 0.1], [3, 3], [nan, 0], [0, nan], [inf, 0], [0, -inf], [-0.7, 0.3]]
+    read = []
+    for m in (torch, eager):
+        grid = m.tensor(places)[None, None]
+        sample = m.nn.functional.grid_sample
+        read.append(sample(m.tensor(image), grid, mode, padding_mode, align_corners=False).numpy())
+    np.testing.assert_allclose(read[1], read[0], rtol=1e-5)
+
+
 def test_linspace_is_rounded_as_torchs():
     """Which fuses its products with its sums where the processor can: but for one rounding."""
     for start, end, steps in ((-1, 1, 8), (0, 2 * np.pi, 31), (1e-4, 0.02, 1000), (3, -7, 7)):
