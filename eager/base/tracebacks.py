@@ -65,8 +65,10 @@ def _linked(links: list[TracebackType]) -> TracebackType | None:
 
 
 def _is_within(error: BaseException) -> bool:
-    """True if an error came from our own code alone."""
+    """True if an error came from our own code alone; one that was never raised is the program's."""
     link = error.__traceback__
+    if link is None:
+        return False
     while link is not None:
         if _package(link.tb_frame.f_globals.get("__name__", "")) not in OURS | _HELPERS:
             return False

@@ -175,7 +175,7 @@ def check_eg_match(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         vm.world.raising(error)
         match, rest = error.split(kinds)
     elif isinstance(error, kinds):
-        rest, match = None, BaseExceptionGroup("", [error])
+        rest, match = None, BaseExceptionGroup("", (error,))
     frame.stack += [rest, match]
     if match is not None:
         frame.handled[-1] = match

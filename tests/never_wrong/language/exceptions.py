@@ -216,6 +216,22 @@ def group_that_is_not_all_handled():
 
 
 @case("exceptions")
+def group_of_one_that_was_raised_alone():
+    """The interpreter makes it: nothing raises it, and it has no traceback where it is a context."""
+
+    def step(x, n):
+        try:
+            raise ValueError(n)
+        except* ValueError as group:
+            if n:
+                raise KeyError("in")  # noqa: B904
+            found = group.args
+        return x * 2, found
+
+    return over(step, [0, 1])
+
+
+@case("exceptions")
 def exception_with_notes_and_attributes():
     class Bad(Exception):
         def __init__(self, code, *, hint):
