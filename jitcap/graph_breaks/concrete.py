@@ -22,8 +22,6 @@ from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
 from jitcap.capture.tracebacks import (
     below,
     call_in,
-    is_of,
-    links,
     locate,
     report_above,
     report_level,
@@ -189,9 +187,10 @@ class ConcreteWorld:
 
     def place(self, frame: Frame, refusal: BaseException) -> None:
         """Real errors show the user's lines; one that is raised again keeps those it has."""
-        again = frame.instruction.op == "RERAISE"
-        if again and any(is_of(frame.code, link) for link in links(refusal)):
-            refusal.__traceback__ = below(refusal, frame)
+        op, arg = frame.instruction.op, frame.instruction.arg
+        link = below(refusal, frame)
+        if op == "RERAISE" or (op == "RAISE_VARARGS" and arg == 0 and link is not None):
+            refusal.__traceback__ = link
         else:
             locate(refusal, frame)
-        del refusal
+        del refusal, link

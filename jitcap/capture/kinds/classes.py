@@ -521,7 +521,9 @@ def _iterated(s: Session, fn: type, args: Args, kwargs: Kwargs) -> tuple[Args, K
         return args, kwargs
 
     def number(value: Any) -> Any:
-        return value if plain or not s.lends(value) else s.call_native(operator.index, (value,))
+        if plain:
+            return s.known(value)
+        return s.call_native(operator.index, (value,)) if s.lends(value) else value
 
     kept = max(first, 1)
     numbers = [number(a) for a in args[kept:]]

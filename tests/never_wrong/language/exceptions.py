@@ -138,6 +138,29 @@ def lines_of_an_exception_after_a_write():
     return over(step, [2, 3, 1, 0], lambda: log)
 
 
+@case("exceptions", lines=True)
+def lines_of_an_exception_that_is_raised_again_after_a_split():
+    """A bare `raise` adds no line, in a helper neither."""
+
+    def again():
+        raise  # noqa: PLE0704
+
+    def step(x, n):
+        graph_break()
+        y = x * 2
+        try:
+            y = y + int("1" if n == 3 else "a")
+        except ValueError as error:
+            if n == 0:
+                again()
+            if n == 1:
+                raise error
+            raise
+        return y if n else again()
+
+    return over(step, [0, 1, 2, 3])
+
+
 @case("exceptions")
 def error_from_a_finally_replaces_the_first():
     def step(x, n):

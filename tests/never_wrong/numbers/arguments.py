@@ -1,6 +1,8 @@
 """A number that varies as an argument of the library's functions: what is refused, the type of the
 answer, and the part that is looked at, at each call."""
 
+import itertools
+
 import eager
 from eager.nn import functional as F
 from tests.never_wrong.harness import Program, case, over
@@ -134,3 +136,14 @@ def sizes_that_are_none():
 
     x = eager.ones(1, 1, 4, 4)
     return Program(step, [(x, k) for k in (2, 3, -1, 4)])
+
+
+@case("number_arguments")
+def arrangements_of_so_many():
+    """itertools takes an int itself there, and asks nothing else for one."""
+
+    def step(x, k):
+        orders = itertools.permutations(range(3), k)
+        return sum(x[..., a] for a, *_ in orders), list(itertools.permutations("ab", k - 1))
+
+    return ints(1, 2, 3, 1)(step)
