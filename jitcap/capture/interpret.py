@@ -80,7 +80,7 @@ class World(Protocol):
     def changing(self, fn: Any) -> None: ...
     def raising(self, error: BaseException) -> None: ...
     def matches(self, error: BaseException, kinds: Any) -> bool: ...
-    def misnamed(self, error: BaseException) -> BaseException | None: ...
+    def catching(self, error: BaseException) -> None: ...
     def caught(self, error: BaseException) -> None: ...
     def type_flags(self, value: Any) -> int: ...
     def made_inside(self, value: Any) -> Any: ...
@@ -250,7 +250,7 @@ class Interpreter:
         """Continue at the handler of the current instruction, or raise `error` to the caller."""
         handler = frame.bytecode.handler_at(frame.pc - 1)
         self.world.place(frame, error)
-        if frame.instruction.op != "RERAISE" and error is not self.passing:
+        if frame.instruction.op not in GOES_ON and error is not self.passing:
             self.chain(error, self.handled())
         self.passing = error if handler is None else None
         if handler is None:
@@ -259,16 +259,25 @@ class Interpreter:
                 raise error
             finally:
                 del error  # its traceback holds this frame: no cycle, so that locals die on time
-        if (refusal := self.world.misnamed(error)) is not None:
+        try:
+            self.world.catching(error)
+            self._shorten(frame, handler.depth)
+        except self.passthrough as refusal:
             self.world.place(frame, refusal)
-            raise refusal
+            raise
         self.world.caught(error)
-        del frame.stack[handler.depth :]
         if handler.lasti:
             frame.push(frame.pc - 1)
         frame.push(error)
         frame.pc = handler.target
         del error  # as above
+
+    def _shorten(self, frame: Frame, depth: int) -> None:
+        """Let go of what lies on the stack from `depth` on; no frame of a traceback has a name for
+        it, as `unwind` would."""
+        for value in frame.stack[depth:]:
+            self.world.dropping(value)
+        del frame.stack[depth:]
 
     def handled(self) -> BaseException | None:
         """The exception that the program is handling."""
@@ -319,6 +328,8 @@ class OpcodeTable(dict[str, Opcode]):
         return unsupported
 
 
+# They go on with an exception as it is: no new context, no line of the traceback.
+GOES_ON: Final = frozenset({"RERAISE", "CLEANUP_THROW"})
 _STOPPED: Final = "generator raised StopIteration"
 _OF_THREE: Final = (
     "the (type, exc, tb) signature of throw() is deprecated, use the single-arg signature instead."

@@ -364,15 +364,14 @@ class Session(base.Session):
         if id(fn) not in self.made:
             raise Break("effect", f"{fn.__qualname__} was begun before this part of the program")
 
-    def misnamed(self, error: BaseException) -> Break | None:
-        """The refusal of an exception that the program catches, if it is from outside, speaks of
-        what stands for a value or a builtin, or is capture's own: only Python knows its words."""
+    def catching(self, error: BaseException) -> None:
+        """The program catches an exception. Raises Break if that is from outside, speaks of what
+        stands for a value or a builtin, or is capture's own: only Python knows its words."""
         if self.outside.shadow(error) is not None:
-            return Break("effect", f"a {type(error).__name__} from outside is caught")
+            raise Break("effect", f"a {type(error).__name__} from outside is caught")
         ours = isinstance(error, RecursionError)  # capture needs more frames than Python does
         if ours or any(_stand_ins().search(x) or self.sizes.named(x) for x in _texts(error)):
-            return Break("error text", f"a {type(error).__name__} is caught")
-        return None
+            raise Break("error text", f"a {type(error).__name__} is caught")
 
     def matches(self, error: BaseException, kinds: Any) -> bool:
         """True if an `except` takes an exception: no hook of a class is asked."""

@@ -16,7 +16,7 @@ from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
 from eager.core.tensor import Tensor
-from jitcap.capture.interpret import NULL, Frame
+from jitcap.capture.interpret import GOES_ON, NULL, Frame
 from jitcap.capture.kinds.modules import no_such_name
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, UNARY
 from jitcap.capture.tracebacks import (
@@ -95,7 +95,7 @@ class ConcreteWorld:
     join = staticmethod("".join)
     # Real values are all there; nothing is noted about them, and nothing stands for anything.
     settle = hashing = entering = dropping = changing = raising = staticmethod(lambda _: None)
-    complete = writing = misnamed = caught = staticmethod(lambda _: None)
+    complete = writing = catching = caught = staticmethod(lambda _: None)
     made_inside = staticmethod(lambda value: value)
     roll = staticmethod(lambda frame, end: False)
 
@@ -189,7 +189,7 @@ class ConcreteWorld:
         """Real errors show the user's lines; one that is raised again keeps those it has."""
         op, arg = frame.instruction.op, frame.instruction.arg
         link = below(refusal, frame)
-        if op == "RERAISE" or (op == "RAISE_VARARGS" and arg == 0 and link is not None):
+        if op in GOES_ON or (op == "RAISE_VARARGS" and arg == 0 and link is not None):
             refusal.__traceback__ = link
         else:
             locate(refusal, frame)

@@ -139,12 +139,15 @@ def the_context_of_what_is_thrown_through_a_generator():
         except KeyError:
             yield from (i for i in (1, 2))
 
+    def handles_nothing():
+        yield from (i for i in (1, 2))
+
     found = []
     try:
         raise OSError
     except OSError:
-        for started in (0, 1):
-            made = passing()
+        for body, started in ((passing, 0), (passing, 1), (handles_nothing, 1)):
+            made = body()
             for _ in range(started):
                 next(made)
             try:

@@ -443,3 +443,34 @@ def a_generator_is_left_in_a_function_that_is_split():
         return x * n, found
 
     return over(step, [2, 5, 0, 3], lambda: log)
+
+
+@case("endings")
+def a_generator_is_left_by_an_exception_behind_a_split():
+    """It ends before the handler begins."""
+    log = []
+
+    def numbers(n):
+        try:
+            yield from range(n)
+        finally:
+            log.append("finally")
+
+    def step(x, n):
+        y = x
+        try:
+            for value in numbers(3):
+                graph_break()
+                y = y * (6 // (value - n))
+        except ZeroDivisionError:
+            log.append("handler")
+        try:
+            for value in numbers(3):
+                graph_break()
+                if value == n:
+                    raise KeyError(value)
+        finally:
+            log.append("behind")
+        return y
+
+    return over(step, [0, 1, 2, 3], lambda: log)
