@@ -23,6 +23,7 @@ from jitcap.base.terms import Term, attribute, every, text
 Bind = Callable[[Any], str]
 _LITERALS: Final = (int, str, bytes)
 _ATOMS: Final = frozenset({int, str, bytes, bool, type(None)})
+_MEMBERS: Final = _ATOMS | {type}  # classes are told apart by identity, if no metaclass hashes them
 _VALUES: Final = (DType, device, re.Pattern)
 WIDE: Final = 2000  # bits: less than the 640 digits that Python writes always
 # Told by their text, in which nothing of the program's is asked.
@@ -35,8 +36,10 @@ UNROLLED: Final = 4  # elements of a tuple that are compared one by one in gener
 def comparable(value: Any) -> bool:
     """True if `condition` can tell `value` from every other."""
     kind = type(value)
-    if kind in (tuple, list, frozenset, set):
+    if kind in (tuple, list):
         return all(type(x) in _ATOMS for x in value)
+    if kind in (frozenset, set):
+        return all(type(x) in _MEMBERS for x in value)
     if isinstance(value, np.generic):
         return not value.dtype.hasobject
     if kind in _ZONED:
@@ -142,8 +145,7 @@ def same_set(found: set[Any], constant: frozenset[tuple[type, Any]]) -> bool:
     if len(found) != len(constant):
         return False
     for x in found:
-        cls = type(x)
-        if not (cls is str or cls is int or cls is bool or cls is bytes or x is None):
+        if type(x) not in _MEMBERS:
             return False
     return constant.issuperset((type(x), x) for x in found)
 

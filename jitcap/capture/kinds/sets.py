@@ -183,7 +183,7 @@ def _hashes_alike(member: Any) -> bool:
     """True if the hash of the member is no code of the program."""
     if type(member) in (tuple, frozenset):
         return all(map(_hashes_alike, member))
-    alike = type(member) in (str, bytes, type(None)) or isinstance(member, np.generic)
+    alike = type(member) in (str, bytes, type, type(None)) or isinstance(member, np.generic)
     return alike or _is_number(member)
 
 

@@ -6,7 +6,9 @@ import itertools
 import json
 import math
 import operator
+from dataclasses import asdict, dataclass
 
+from eager import nn
 from tests.never_wrong.classes.own_builtins import each
 from tests.never_wrong.harness import Program, after, case, over, vector
 
@@ -206,3 +208,35 @@ def special_methods_that_a_class_hides():
         return x * 2, [str(found).split(" object at")[0] for found in each(uses, [], cls())]
 
     return Program(step, [(vector(), cls) for cls in classes])
+
+
+@case("sets", one_graph=True)
+def classes_are_in_sets():
+    """A class is told apart by identity; dataclasses.asdict asks such a set from 3.12 on."""
+
+    @dataclass
+    class Settings:
+        rate: float
+        names: list
+
+    kinds, plain = {nn.Linear, nn.ReLU}, frozenset({int, str, Settings})
+    layers = [nn.Linear(2, 2), nn.ReLU(), nn.Tanh()]
+
+    def step(x, n):
+        for layer in layers:
+            x = x + n if type(layer) in kinds else x * 2
+        kinds.add(nn.Tanh) if n == 3 else kinds.discard(nn.Tanh)
+        found = type(n) in plain, {int} <= plain, kinds == {nn.Linear, nn.ReLU}
+        return x, found, asdict(Settings(0.5, [n])), sorted(c.__name__ for c in plain)
+
+    return Program(
+        step,
+        [
+            (vector(), 1),
+            after(lambda: kinds.discard(nn.ReLU), vector(), 2),
+            (vector(), 3),
+            (vector(), 3),
+            after(lambda: kinds.update({nn.ReLU}), vector(), 4),
+        ],
+        lambda: sorted(c.__name__ for c in kinds),
+    )
