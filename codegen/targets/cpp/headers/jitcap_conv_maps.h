@@ -27,9 +27,9 @@ template <class T> struct ConvRoom {  // scratch; sizes are computed in conv.py
 template <class T> struct Rows {  // how many a panel holds, and how far apart its steps lie
   static constexpr i64 M = Tile<T>::M, S = up(M, Tile<T>::N);
 };
-struct Pair { i64 a, b; };  // where panels of both operands begin
+struct Panels { i64 a, b; };  // where panels of both operands begin
 // c (+)= the sum over pairs of a brick: m <= M rows, NV vectors, each product of depth k.
-template <class T, int NV, int M> JC_NOINLINE void brick_sum(i64 m, i64 k, const T *a, const T *b, const Pair *pairs, i64 count, bool add, T *c, i64 ldc) {
+template <class T, int NV, int M> JC_NOINLINE void brick_sum(i64 m, i64 k, const T *a, const T *b, const Panels *pairs, i64 count, bool add, T *c, i64 ldc) {
   constexpr int N = Tile<T>::N;
   typedef vec<T, N> V;
   V acc[M][NV] = {};
@@ -54,13 +54,13 @@ template <class T, int NV, int M> JC_NOINLINE void brick_sum(i64 m, i64 k, const
     for (int j = 0; j < NV; j++) store(c + i * ldc + j * N, add ? load<N>(c + i * ldc + j * N) + acc[i][j] : acc[i][j]);
   }
 }
-template <class T, int NV, int M = 4> JC_NOINLINE void brick_sum_of(i64 m, i64 k, const T *a, const T *b, const Pair *pairs, i64 count, bool add, T *c, i64 ldc) {
+template <class T, int NV, int M = 4> JC_NOINLINE void brick_sum_of(i64 m, i64 k, const T *a, const T *b, const Panels *pairs, i64 count, bool add, T *c, i64 ldc) {
   if constexpr (M < Tile<T>::M) {
     if (m > M) return brick_sum_of<T, NV, M + 4 < Tile<T>::M ? M + 4 : Tile<T>::M>(m, k, a, b, pairs, count, add, c, ldc);
   }
   brick_sum<T, NV, M>(m, k, a, b, pairs, count, add, c, ldc);
 }
-template <class T> JC_INLINE void tile_sum(i64 m, i64 w, i64 k, const T *a, const T *b, const Pair *pairs, i64 count, bool add, T *c, i64 ldc) {
+template <class T> JC_INLINE void tile_sum(i64 m, i64 w, i64 k, const T *a, const T *b, const Panels *pairs, i64 count, bool add, T *c, i64 ldc) {
   if (w > Tile<T>::N) brick_sum_of<T, 2>(m, k, a, b, pairs, count, add, c, ldc);
   else brick_sum_of<T, 1>(m, k, a, b, pairs, count, add, c, ldc);
 }
@@ -143,10 +143,10 @@ template <class F> JC_INLINE void each_read(const Conv &g, bool forward, F f) {
 // The pairs of each result: source places are `a` apart, taps `b`.
 struct Reads {
   i64 *first;
-  Pair *pairs;
+  Panels *pairs;
   JC_NOINLINE Reads(const Conv &g, bool forward, i64 *room, i64 a, i64 b) : first(room) {
     i64 places = product_of(forward ? g.out : g.in), found = 0;
-    pairs = (Pair *)(first + places + 1);
+    pairs = (Panels *)(first + places + 1);
     for (i64 i = 0; i <= places; i++) first[i] = 0;
     each_read(g, forward, [&](i64 place, i64 tap, i64 from) {
       pairs[found++] = {from * a, tap * b};
@@ -154,7 +154,7 @@ struct Reads {
     });
     for (i64 i = 0; i < places; i++) first[i + 1] = first[i + 1] ? first[i + 1] : first[i];
   }
-  JC_INLINE const Pair *of(i64 place) const { return pairs + first[place]; }
+  JC_INLINE const Panels *of(i64 place) const { return pairs + first[place]; }
   JC_INLINE i64 count(i64 place) const { return first[place + 1] - first[place]; }
 };
 constexpr i64 CHUNK = 32;  // channels that one member packs at a time
@@ -215,7 +215,7 @@ template <class T> JC_NOINLINE void correlate_maps(const Conv &g, bool forward, 
 
 // ---- depthwise ---------------------------------------------------------------------------------
 // c (+)= the sum over pairs of the product of two vectors of channels, lane by lane; W of them.
-template <class T> JC_INLINE void lanes_sum(const T *a, const T *b, const Pair *pairs, i64 count, bool add, T *c) {
+template <class T> JC_INLINE void lanes_sum(const T *a, const T *b, const Panels *pairs, i64 count, bool add, T *c) {
   constexpr int N = Tile<T>::N;
   vec<T, N> low = {}, high = {};
   if (add) low = load<N>(c), high = load<N>(c + N);
@@ -241,7 +241,7 @@ template <class T> JC_NOINLINE void depthwise_maps(const Conv &g, bool forward, 
     }
   });
 }
-template <class T> JC_NOINLINE void depthwise_weight_grad(const Conv &g, const T *grad, const T *x, T *out, ConvRoom<T> room, const i64 *count, const Pair *pairs, int team) {
+template <class T> JC_NOINLINE void depthwise_weight_grad(const Conv &g, const T *grad, const T *x, T *out, ConvRoom<T> room, const i64 *count, const Panels *pairs, int team) {
   constexpr i64 W = Tile<T>::W;
   i64 n = g.n, c = g.c, taps = product_of(g.k), src = product_of(g.in), dst = product_of(g.out);
   share(blocks_of(c, W), team, [=](i64 i) {
@@ -264,7 +264,7 @@ template <class T> JC_NOINLINE void weight_grad_maps(const Conv &g, const T *gra
   i64 panels = blocks_of(cout, W), tiles = blocks_of(cin, M);
   T *grads = room.packed, *turned = grads + g.groups * panels * dst * n * W;  // [group][panel][place][sample][W], [group][tile][place][sample][S]
   i64 *count = room.offsets;
-  Pair *pairs = (Pair *)(count + taps);  // [tap][up to dst]
+  Panels *pairs = (Panels *)(count + taps);  // [tap][up to dst]
   i64 step_x = is_depthwise(g) ? W : n * S, step_g = is_depthwise(g) ? W : n * W;
   for (i64 t = 0; t < taps; t++) count[t] = 0;
   each_read(g, true, [&](i64 place, i64 tap, i64 from) { pairs[tap * dst + count[tap]++] = {from * step_x, place * step_g}; });

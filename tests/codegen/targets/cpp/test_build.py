@@ -273,3 +273,13 @@ def test_a_child_does_not_wait_for_what_its_parent_compiles():
             locks = support._support_lock, support._api_lock, support._begin_lock
             os._exit(sum(not lock.acquire(timeout=5) for lock in locks))
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+@pytest.mark.once
+def test_a_program_may_need_every_header():
+    """As one of a convolution and complex numbers, whose headers had one name for two things."""
+    names = ["jitcap_kernel.h", *(header.name for header in build.headers())]
+    source = "".join(f'#include "{name}"\n' for name in names)
+    command = [*build.compiler(), *build.FLAGS, "-x", "c++", "-fsyntax-only", "-I", build.HEADERS]
+    done = subprocess.run([*command, "-"], input=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
