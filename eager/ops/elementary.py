@@ -196,10 +196,19 @@ rad2deg = unary(
     "rad2deg", lambda m, x: x * (180 / math.pi), lambda g: (g * (180 / math.pi),), takes="real"
 )
 
+
+
+def _atan2_vjp(g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, Any]:
+    """Zeros where both are zero, as in PyTorch."""
+    square = x * x + y * y
+    g = g / where(square == 0, 1.0, square)
+    return g * y, -g * x
+
+
 ATAN2 = binary_op(
     "atan2",
     "atan2",
-    lambda g, x, y: (g * y / (x * x + y * y), -g * x / (x * x + y * y)),
+    _atan2_vjp,
     result="float",
     takes="real",
 )
@@ -408,7 +417,7 @@ LOGADDEXP = binary_op(
     lambda m, x, y: m.where(
         m.eq(x, y), x + math.log(2.0), m.max(x, y) + m.log1p(m.exp(-m.abs(x - y)))
     ),
-    lambda g, x, y, out: (g * (x - out).exp(), g * (y - out).exp()),
+    lambda g, x, y: (g / (1 + (y - x).exp()), g / (1 + (x - y).exp())),  # finite beside infinity
     result="float",
     of_complex=complex_logaddexp,
 )

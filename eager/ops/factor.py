@@ -7,6 +7,7 @@ matrices, the pseudo-inverse, the matrix exponential, and solving by a Cholesky 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -185,6 +186,8 @@ def packed_lu(rows: Any) -> Any:
 def _exp_kernel(x: Any) -> tuple[Any]:
     """Scaling and squaring over a Taylor polynomial of degree 18 (Bader, Blanes, Casas 2019)."""
     norm = float(np.abs(x).sum(0).max()) if x.size else 0.0
+    if not math.isfinite(norm):
+        return (np.full_like(x, math.nan),)
     halvings = max(0, int(np.ceil(np.log2(norm)))) + 1 if norm > 0 else 0
     scaled = x.astype(np.result_type(x.dtype, np.float64)) / 2.0**halvings
     total = term = np.eye(len(x), dtype=scaled.dtype)

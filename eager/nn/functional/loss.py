@@ -19,6 +19,7 @@ from eager.core.tensor import Tensor
 from eager.nn.functional.register import functional, legacy_reduction, reduced, warn_of_sizes, wide
 from eager.ops import samples as s
 from eager.ops.activation import logsigmoid
+from eager.ops.define import binary_op
 from eager.ops.elementary import xlogy
 from eager.ops.index import GATHER, TAKE
 from eager.ops.index_kernels import OutOfBounds
@@ -290,6 +291,21 @@ def _probabilities(*shape: int) -> Any:
     return s.values(shape, 0.1, 0.9)
 
 
+def _cross_entropy_body(m: Any, x: Any, y: Any) -> Any:
+    return (y - 1.0) * m.max(m.log1p(-x), -100.0) - y * m.max(m.log(x), -100.0)
+
+
+def _cross_entropy_vjp(g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, Any]:
+    """Finite, as in PyTorch, where a probability is 0 or 1: saturated sigmoids give these."""
+    slope = (x - y) / (x * (1 - x)).clamp(min=1e-12)
+    return g * slope, g * ((-x).log1p().clamp(min=-100) - x.log().clamp(min=-100))
+
+
+BINARY_CROSS_ENTROPY = binary_op(
+    "binary_cross_entropy", _cross_entropy_body, _cross_entropy_vjp, result="float", takes="real"
+)
+
+
 @functional(
     lambda: [
         Sample((_probabilities(3, 4), 0.1 + 0.8 * s.booleans((3, 4)))),
@@ -323,8 +339,7 @@ def binary_cross_entropy(
     must_hold(
         ((target >= 0) & (target <= 1)).all(), "all elements of target should be between 0 and 1"
     )
-    yes, no = input.log().clamp(min=-100), (-input).log1p().clamp(min=-100)
-    loss = (target - 1) * no - target * yes
+    loss = apply(BINARY_CROSS_ENTROPY, input, target)
     return reduced(loss if weight is None else loss * weight, reduction)
 
 

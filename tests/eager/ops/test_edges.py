@@ -65,6 +65,8 @@ VALUES = {
         m.nn.functional.adaptive_avg_pool2d(x.reshape(1, 2, 4), (2, 3)),
         m.nn.functional.interpolate(x.reshape(1, 1, 8), 5, mode="area"),
     ),
+    "sum of exponentials": lambda m, x: (m.logaddexp(x, x.detach() * 0 + 1), m.logaddexp2(x, 2 * x)),
+    "exponential of a matrix": lambda m, x: m.matrix_exp(x.detach().reshape(2, 2, 2)),
     "nothing of a product": lambda m, x: m.addcmul(x, x * 1e200, x * 1e200, value=0).detach(),
 }
 
@@ -100,6 +102,13 @@ ZEROS = {
         x[0, 0][m.tensor(False)],
         x[0, 1].quantile(0.5, 0, True),
         x[0, 1].index_fill(0, m.tensor([0]), 2.0),
+    ),
+    "angle of nothing": lambda m, x: (m.atan2(x, x.detach()), m.atan2(x * 0, x)),
+    "saturated probability": lambda m, x: tuple(
+        m.nn.functional.binary_cross_entropy((x * scale).sigmoid(), x.detach() * 0 + target)
+        + m.nn.functional.binary_cross_entropy(x * 0 + p, x.detach() * 0 + target)
+        for scale in (1, 1e3, -1e3)
+        for target, p in ((0.0, 1.0), (1.0, 0.0), (0.5, 1.0), (1.0, 1.0))
     ),
     "NumPy's names": lambda m, x: (
         x.mean(axis=1, keepdims=True),
