@@ -183,9 +183,10 @@ def _sinc_body(m: Any, x: Any) -> Any:
 
 
 def _sinc_vjp(g: Tensor, x: Tensor) -> tuple[Any]:
-    angle = where(x == 0, 1.0, x) * math.pi
-    slope = (angle.cos() * angle - angle.sin()) / (angle * angle) * math.pi
-    return (where(x == 0, 0.0, g * slope),)
+    angle = x * math.pi
+    square = angle * angle  # 0 near zero, too
+    slope = (angle.cos() * angle - angle.sin()) / where(square == 0, 1.0, square) * math.pi
+    return (where(square == 0, 0.0, g * slope),)
 
 
 sinc = unary("sinc", _sinc_body, _sinc_vjp)
