@@ -1,7 +1,7 @@
 """Beside the entry: what differs from call to call, by name. guards that failed -> what the next
 capture generalises.
 
-An int that has changed becomes a run-time number (also a bool that stands in a list or tuple: one
+An int that has changed becomes a run-time number (also a bool in a list, or in what is in one: one
 of many flags is data, one alone is a way to go), a size a symbol; so does the length of a list
 whose guard failed; a tensor that was found at two places is taken for two. Where some of a row
 have changed (`batch[3][1]`, `batch[7][1]` ...), all do. A list that was longer at each of `RISES`
@@ -21,7 +21,7 @@ import numpy as np
 
 from eager.core.tensor import Tensor
 from jitcap.base.marks import any_marked
-from jitcap.base.origin import ANY, APART, Item, siblings
+from jitcap.base.origin import ANY, APART, siblings
 from jitcap.capture import sizes
 from jitcap.capture.result import Version, misfit
 from jitcap.capture.sizes import counted, growing
@@ -104,8 +104,8 @@ def _names(guard: Guard, value: Any) -> set[str]:
     if isinstance(guard, Same):
         return {APART + name} if guard.same and type(value) in (Tensor, np.ndarray) else set()
     if isinstance(guard, Is):
-        of_list = isinstance(guard.origin, Item) and type(guard.origin.key) is int
-        return {name} if of_list and type(guard.value) is type(value) is bool else set()
+        of_many = any(siblings(name)) and type(guard.value) is type(value) is bool
+        return {name} if of_many else set()
     found = set(sizes.seen(guard, value))
     fixed = guard.value if isinstance(guard, Equals) else None
     if isinstance(fixed, int | float | str | np.number) and type(fixed) is not bool:

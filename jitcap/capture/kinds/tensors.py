@@ -439,13 +439,15 @@ class ArrayKind(OpaqueKind):
         return self.getattr(s, obj, "shape")[0]
 
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
-        """Raises Break unless `key` is made of ints. A float is read anew at an int that varies."""
+        """Raises Break unless `key` is made of ints. What is at ints that vary is read anew."""
         shadow = s.outside.shadow(obj)
         assert shadow is not None
         real, part = shadow.real, None
         place: Origin
         if may_stand(key) and key.leaf.value in range(-len(real), len(real)):
             part, place = real[key.leaf.value], ItemBy(shadow.origin, key.leaf.origin)
+        elif type(key) is slice and (by := _slice_by(key)) is not None:
+            part, place = real[by[0]], ItemBy(shadow.origin, by[1])
         else:
             key = _known(s, key)
             if _is_plain(key):
@@ -514,6 +516,18 @@ def _known(s: Session, key: Any) -> Any:
     if type(key) is slice:
         return slice(*map(s.known, (key.start, key.stop, key.step)))
     return tuple(_known(s, k) for k in key) if type(key) is tuple else s.known(key)
+
+
+def _slice_by(key: slice) -> tuple[slice, Origin] | None:
+    """A slice at numbers that vary, and the origin that makes it. None of others."""
+    parts = key.start, key.stop, key.step
+    sources = tuple(part.leaf.origin for part in parts if may_stand(part))
+    if not sources or not all(may_stand(p) or p is None or type(p) is int for p in parts):
+        return None
+    places = (f"${i}" for i in range(len(sources)))
+    terms = (next(places) if may_stand(p) else repr(p) if p is None else p for p in parts)
+    found = slice(*(p.leaf.value if may_stand(p) else p for p in parts))
+    return found, Computed(sources, ("slice", *terms))
 
 
 def _is_plain(key: Any) -> bool:

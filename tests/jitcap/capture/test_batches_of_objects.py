@@ -4,6 +4,7 @@ every call; that is one version, and what the program asks of them is right."""
 import collections
 import copy
 import random
+import types
 
 import numpy as np
 import pytest
@@ -133,20 +134,30 @@ def test_flags_are_bools(text, kind):
     assert jitted.stats.fallbacks == 0
 
 
-def test_flags_are_data():
+HOLDERS = {
+    "tuples": (lambda **values: (*values.values(),), tuple),
+    "dicts": (dict, lambda example: example.values()),
+    "objects": (types.SimpleNamespace, lambda example: (example.x, example.done, example.action)),
+}
+
+
+@pytest.mark.parametrize("kind", HOLDERS)
+def test_flags_are_data(kind):
     """As many as a batch has: a version for each pattern would be one for each call."""
+    make, values = HOLDERS[kind]
 
     @jit(backend="eager")
     def mean(batch):
-        done = eager.tensor([d for _, d, _ in batch], dtype=eager.float32)
-        action = eager.tensor([a for _, _, a in batch])
-        return (eager.stack([x for x, _, _ in batch]).sum(1) * (1 - done) + action).mean()
+        xs, flags, actions = zip(*map(values, batch), strict=True)
+        done = eager.tensor(flags, dtype=eager.float32)
+        return (eager.stack(xs).sum(1) * (1 - done) + eager.tensor(actions)).mean()
 
     rng = random.Random(1)
     for _ in range(12):
         batch = [(eager.ones(2) * i, rng.random() < 0.2, rng.randrange(2)) for i in range(32)]
         want = sum(2 * i * (1 - d) + a for i, (_, d, a) in enumerate(batch)) / 32
-        assert mean(batch).item() == pytest.approx(want)
+        given = [make(x=x, done=d, action=a) for x, d, a in batch]
+        assert mean(given).item() == pytest.approx(want)
     assert mean.stats.compiles <= 3
 
 

@@ -181,3 +181,28 @@ def test_text_of_bytes(value):
         return str(value, "ascii")
 
     assert outcome(jit(program, backend="eager")) == outcome(program)
+
+
+def _sliced(i, step=1):
+    a, b = DATA[i : i + 3], DATA[: i + 1 : step]
+    last = eager.from_numpy(DATA[i : i + 2]) * 2, PERMUTED[i : i + 3]
+    return eager.tensor(a).sum(), eager.from_numpy(b).sum(), a.shape, last
+
+
+def _rows(i):
+    return ROWS[PERMUTED[i : i + 3]].sum(0), DATA[i] * ROWS[0]
+
+
+DATA, PERMUTED = np.arange(20.0), np.random.default_rng(0).permutation(20)
+ROWS = eager.arange(40.0).reshape(20, 2)
+
+
+@pytest.mark.parametrize("program", [_sliced, _rows])
+def test_arrays_are_sliced_at_numbers_that_vary(program):
+    """A row of batches, and what other calls have written since."""
+    compiled = jit(program, backend="eager")
+    for i in (0, 4, 3, 9, 5, 2, 17):
+        DATA[i + 1] += 100
+        assert outcome(compiled, i) == outcome(program, i)
+    assert (compiled.stats.splits, compiled.stats.fallbacks) == (0, 0)
+    assert compiled.stats.compiles <= 5  # also for the shapes at the end
