@@ -3,7 +3,6 @@ a handle to take it back."""
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -16,18 +15,26 @@ BACKWARD: Final = "backward"  # what stands for `with_kwargs` in the table: when
 BACKWARD_PRE: Final = "backward_pre"
 ALWAYS: Final = "always"  # after `forward`, also when that raises
 ALWAYS_WITH_KWARGS: Final = "always, with kwargs"
-_handle_ids = itertools.count()
 
 
 class RemovableHandle(gradient_hooks.RemovableHandle):
-    """Takes a hook of a module back. It is written once more to be read by `@jit`."""
+    """Takes a hook of a module back. It is written once more to be read by `@jit`.
 
-    def __init__(self, hooks: dict[int, Any]) -> None:
-        self.hooks = hooks
-        self.id = next(_handle_ids)
+    Its number is one of its table's, not of the process: a step that hooks a module and lets it go
+    is the same program at each call."""
+
+    def __init__(self, hooks: dict[int, Any], entry: Any) -> None:
+        self.hooks, self.entry = hooks, entry
+        self.id = self.free()
+        hooks[self.id] = entry
+
+    def free(self) -> int:
+        """A number that no hook of the table has."""
+        return max(self.hooks, default=-1) + 1
 
     def remove(self) -> None:
-        self.hooks.pop(self.id, None)
+        if self.hooks.get(self.id) is self.entry:
+            del self.hooks[self.id]
 
     def __enter__(self) -> RemovableHandle:
         return self
@@ -43,11 +50,11 @@ def add_hook(
 
 
 def _add(hooks: dict[int, Any], entry: Any, prepend: bool) -> RemovableHandle:
-    handle = RemovableHandle(hooks)
-    entries = list(hooks.items())
-    entries.insert(0 if prepend else len(entries), (handle.id, entry))
-    hooks.clear()
-    hooks.update(entries)
+    handle = RemovableHandle(hooks, entry)
+    if prepend:
+        others = [item for item in hooks.items() if item[0] != handle.id]
+        hooks.clear()
+        hooks.update([(handle.id, entry), *others])
     return handle
 
 
@@ -156,8 +163,7 @@ class _EveryModule:
         self.plain: Any = None
 
     def add(self, hooks: dict[int, Any], hook: Any, kind: Any) -> RemovableHandle:
-        handle = _GlobalHandle(hooks)
-        hooks[handle.id] = _entry(hook, kind)
+        handle = _GlobalHandle(hooks, _entry(hook, kind))
         self.choose_call()
         return handle
 
@@ -170,6 +176,9 @@ EVERY_MODULE: Final = _EveryModule()
 
 
 class _GlobalHandle(RemovableHandle):
+    def free(self) -> int:
+        return min(self.hooks, default=0) - 1  # a call joins the table with that of the module
+
     def remove(self) -> None:
         super().remove()
         EVERY_MODULE.choose_call()

@@ -77,3 +77,25 @@ def test_three_steps(group):
             close(twin.state_dict()[name], wanted, f"{name} of {module}")
     stats = compiled.stats
     assert (stats.graphs, stats.splits, stats.fallbacks) == (1, 0, 0)
+
+
+def test_a_step_that_hooks_a_module_and_lets_it_go_is_compiled_once():
+    layer = eager.nn.Linear(3, 2, bias=False)
+    layer.requires_grad_(False)
+
+    @jit
+    def activation(x):
+        kept = []
+        with layer.register_forward_hook(lambda module, args, out: kept.append(out) or out * 2):
+            y = layer(x)
+        return kept[0], y, layer(x)
+
+    for _ in range(3):
+        kept, doubled, plain = activation(eager.ones(1, 3))
+        assert (kept.tolist(), doubled.tolist()) == (plain.tolist(), (plain * 2).tolist())
+    assert (activation.stats.compiles, activation.stats.splits) == (1, 0)
+    old = layer.register_forward_hook(lambda module, args, out: out)
+    old.remove()
+    layer.register_forward_hook(lambda module, args, out: out * 0)
+    old.remove()  # not the new one, whatever its number
+    assert layer(eager.ones(1, 3)).tolist() == [[0.0, 0.0]]
