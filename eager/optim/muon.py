@@ -7,6 +7,7 @@ from typing import Any
 
 from eager.base import dtype as dt
 from eager.core.tensor import Tensor
+from eager.ops.products import addmm
 from eager.optim.optimizer import Optimizer, Params, check, settings, zeros_like
 
 _RATES = (None, "original", "match_rms_adamw")
@@ -72,5 +73,5 @@ def _orthogonalised(x: Tensor, coefficients: Any, steps: int, eps: float) -> Ten
     x = x / x.norm().clamp(min=eps)
     for _ in range(steps):
         gram = x @ x.T
-        x = a * x + (b * gram + c * (gram @ gram)) @ x
+        x = addmm(x, addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)  # rounded once
     return x.T if tall else x

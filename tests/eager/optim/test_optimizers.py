@@ -107,7 +107,7 @@ MUON = (
 @pytest.mark.parametrize("settings", MUON, ids=str)
 @pytest.mark.parametrize("shape", [(6, 4), (3, 5)])
 def test_muon(settings, shape):
-    """Its products are in bfloat16: a few hundredths of a step."""
+    """Its products are in bfloat16, and the steps make much of what their rounding leaves."""
     start = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     results = []
     for library in (eager, torch):
@@ -118,7 +118,7 @@ def test_muon(settings, shape):
             ((p - 0.3 * i) ** 2 * (p + 1)).sum().backward()
             optimizer.step()
         results.append(p.detach().numpy())
-    np.testing.assert_allclose(*results, atol=5 * 0.02 * 0.05)
+    np.testing.assert_allclose(*results, rtol=1e-4, atol=1e-4)
 
 
 def test_a_rate_that_is_a_tensor_stays():
@@ -161,7 +161,7 @@ def test_one_graph_under_jit(name):
         state = {k: v.numpy().copy() for k, v in optimizer.state[p].items()}
         results.append((p.detach().numpy(), *state.values()))
     for got, expected in zip(*results, strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-3 if name == "Muon" else 1e-5)
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
     assert (step.stats.graphs, step.stats.splits) == (1, 0)
 
 

@@ -97,7 +97,7 @@ def compared(kind, settings, wrap, looks):
     theirs, expected = lived(torch, kind, settings, lambda fn: fn, looks)
     assert ours == theirs
     for a, b in zip(values, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-2 if kind == "Muon" else 1e-4, atol=1e-5)
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("kind", "settings"), CASES)
