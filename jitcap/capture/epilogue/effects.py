@@ -31,6 +31,7 @@ from jitcap.capture.epilogue.values import CYCLE, ValueEmitter
 from jitcap.capture.epilogue_writes import ATTRIBUTE, VERSION, Effect
 from jitcap.capture.inputs import Shadow, ends
 from jitcap.capture.kinds.mappings import DictShadow
+from jitcap.capture.kinds.sequences import ListShadow
 from jitcap.capture.kinds.tensors import AsTensor, TensorShadow, tensors_of
 from jitcap.capture.kinds.views import shared_memory
 from jitcap.capture.session import Session
@@ -154,7 +155,11 @@ def _render(session: Session, value: Any, make: ValueEmitter) -> Epilogue:
 
 def guard_aliases(session: Session, end: Epilogue) -> None:
     """Objects that were changed, or that a set or dictionary told apart, must stay different
-    objects; tensors different memory, and so those that were copied with each other."""
+    objects; tensors different memory, and so those that were copied with each other. Keys of lists
+    stay different keys."""
+    for shadow in tuple(session.outside.by_real.values()):
+        if isinstance(shadow, ListShadow):
+            shadow.guard_apart(session)
     written = [s for s, _ in end.writes]
     known = {id(s) for s in written}
     for *_, copied in session.outside.memories.values():

@@ -30,6 +30,7 @@ from jitcap.capture.kinds.symbolic_keys import MANY, SymKey, find, may_stand
 from jitcap.capture.sizes import counted, growing
 from jitcap.guards.guard import Equals, Length, TypeIs
 
+MOST: Final = 512  # numbers that vary among the indices of a list
 MOVING: Final = frozenset(  # methods that look into no element but what they are given
     "add append appendleft discard pop popleft insert clear reverse rotate".split()
 )
@@ -156,6 +157,7 @@ class ListShadow(Shadow):
         self.measured = False
         self.length: Any = None  # as a run-time number
         self.numbered: dict[SymKey, list[Any]] = {}  # elements by such a number: read, and now
+        self.apart: dict[Any, None] = {}  # numbers and indices of which no two are the same
 
     def count(self) -> int:
         return int(self.kind.__len__(self.twin))
@@ -181,16 +183,29 @@ class ListShadow(Shadow):
             found = find(s, key + self.count() * (key < 0), self.numbered)
             return key if found is None else found
         places = [i for i, x in enumerate(self.base) if x is not UNLOADED]
-        if len(places) + len(self.numbered) > MANY or not s.truth(s.compare(">=", key, 0)):
+        if len(places) + len(self.numbered) > MOST or not s.truth(s.compare(">=", key, 0)):
             return s.known(key)
         if places:
             self.measure(s)
-        found = find(s, key, [*places, *self.numbered])
+        others = [*places, *self.numbered]
+        if len(others) > MANY:  # pairs would be too many: one guard says that all differ
+            self.apart |= dict.fromkeys(others)
+            others = [o for o in others if (o.value if type(o) is SymKey else o) == key.leaf.value]
+        found = find(s, key, others)
         if found is None:
             found = SymKey(key)
             value = s.outside.load(list.__getitem__(self.real, found.value), self._at(found))
             self.numbered[found] = [value, value]
         return found
+
+    def guard_apart(self, s: Session) -> None:
+        """Guard that keys differ of which no two were compared."""
+        if self.apart:
+            self.apart |= dict.fromkeys(self.numbered)
+            sources = [x.origin for x in self.apart if type(x) is SymKey]
+            fixed = [x for x in self.apart if type(x) is int]
+            keys = ("set", *(f"${i}" for i in range(len(sources))), *fixed)
+            s.guard_that(("==", ("len", keys), len(self.apart)), *sources)
 
     def _is_inside(self, key: Any) -> bool:
         inside = 0 <= key.leaf.value < len(self.base) == self.count()

@@ -161,6 +161,35 @@ def test_flags_are_data(kind):
     assert mean.stats.compiles <= 3
 
 
+def _draws(memory, places):
+    return eager.stack([memory[i] for i in places]).sum(0), len(memory)
+
+
+def _changes(memory, places):
+    """Reads and writes at numbers that may be the same, and at constants."""
+    seen = [memory[2], *(memory[i] for i in places)]
+    memory[places[0]] = memory[places[-1]] + memory[3]
+    memory[2] = seen[4] * 2
+    return eager.stack([*seen, *(memory[i] for i in places), memory[-1]]), memory[
+        places[1]
+    ] is seen[2]
+
+
+@pytest.mark.parametrize("program", [_draws, _changes])
+def test_a_memory_is_read_at_many_places(program):
+    """A batch that the step draws by itself. Places that are the same are another version."""
+    rng = random.Random(2)
+    compiled = jit(program, backend="eager")
+    memory, other = ([eager.ones(2) * k for k in range(60)] for _ in range(2))
+    draws = [rng.sample(range(4, 50), 24) for _ in range(12)]
+    for places in draws:
+        assert plain(compiled(memory, places)) == plain(program(other, places))
+    assert (compiled.stats.compiles, compiled.stats.splits) == (2, 0)
+    for places in [rng.choices(range(60), k=24) for _ in range(4)] + [[2] * 24, draws[0]]:
+        assert plain(compiled(memory, places)) == plain(program(other, places))
+        assert plain(memory) == plain(other)
+
+
 def test_examples_share_tensors():
     """The next state of one transition is the state of another: which, differs at every call."""
     Transition = collections.namedtuple("Transition", "state action reward after done")
