@@ -453,7 +453,9 @@ class _Branch:
         self.session.ties.hidden += [(self.key, t) for t in hidden]
         known = [[with_truths(x, outer) for x in pair] for pair in objects]
         for i in places:
-            self._tie(self.both.results[i], known[i], *self.both.leaves[i])
+            result, (a, b) = self.both.results[i], self.both.leaves[i]
+            result._storage.version = max(a._storage.version, b._storage.version)
+            self._tie(result, known[i], a, b)
 
     def _was_there(self, x: Any) -> bool:
         """True if an object was made by no branch: it was there before, or was loaded since."""

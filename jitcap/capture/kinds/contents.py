@@ -33,6 +33,7 @@ from jitcap.capture.kinds.cells import CellShadow, is_empty
 from jitcap.capture.kinds.iterators import Lazy
 from jitcap.capture.kinds.mappings import DictShadow
 from jitcap.capture.kinds.poison import Poison
+from jitcap.capture.kinds.sequences import ListShadow
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS, TensorShadow
 
 C_DATA: Final = ctypes.Structure.__mro__[1]  # base of all of `ctypes`
@@ -382,6 +383,11 @@ KINDS: Final[dict[type, Kind]] = {
         state=lambda s: s.reordered() and [*map(_name, s.kind.keys(s.twin))],
         put=lambda s, key, value: _put_entry(s.kind, s.twin, key, value),
         loaded=lambda s, key: s.base.get(key, MISSING),
+    ),
+    ListShadow: _TWIN._replace(
+        entries=lambda s: s.entries(), state=lambda s: s.rest(),
+        put=lambda s, key, value: _put_element(s.twin, key, value),
+        loaded=lambda s, key: s.base[key] if key < len(s.base) else MISSING,
     ),
     TensorShadow: _TWIN._replace(
         entries=lambda s: {PLACE: place_of(s.twin), **_of_tensor(s.twin)}, state=_marks,

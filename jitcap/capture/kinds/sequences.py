@@ -319,6 +319,20 @@ class ListShadow(Shadow):
             a is not b for a, b in zip(now, self.base, strict=True)
         )
 
+    def entries(self) -> dict[int, Any]:
+        """The loaded elements of a list, by index."""
+        items = self.items() if self.kind is list else []
+        return {i: x for i, x in enumerate(items) if x is not UNLOADED}
+
+    def rest(self) -> Any:
+        """What else it has, the length too: of a deque, and where elements that are not loaded were
+        moved, all."""
+        base, now = self.base, self.items()
+        holes = [i for i, x in enumerate(base) if x is UNLOADED]
+        if self.kind is list and holes == [i for i, x in enumerate(now) if x is UNLOADED]:
+            return len(now), [id(b) for a, b in self.numbered.values() if a is not b]
+        return self.mark()
+
     def mark(self) -> tuple[Any, ...]:
         items, base = self.items(), self.base
         own = [(i, id(x)) for i, x in enumerate(items) if i >= len(base) or base[i] is not x]

@@ -69,6 +69,23 @@ def both_append_with_a_gradient(x, w):
 one(both_append_with_a_gradient, with_gradient(3, 3))
 
 
+def elements_of_a_list_from_outside(x, log, best, i):
+    y = x.sum()
+    if y > 0.5:
+        log[0] += 1
+        best[-1] = y * 2
+    elif x[0] < -0.3:
+        log[0], log[1] = log[1] + 1, log[0]
+    best[0] = best[0] + log[1]
+    return log[0] * 1, best[i]
+
+
+one(
+    elements_of_a_list_from_outside,
+    lambda: (eager.rand(3) + 0.25, [1.0, 2.0], [eager.zeros(()), eager.ones(())], 1),
+)
+
+
 # ---- not one graph
 
 
