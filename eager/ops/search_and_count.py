@@ -8,13 +8,14 @@ found by the run.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from eager.base import dtype as dt
 from eager.core.dispatch import apply
 from eager.core.registry import public, require_tensors
+from eager.core.sym import SymNumber
 from eager.core.tensor import Tensor
 from eager.ops import dynamic_by_mask
 from eager.ops import samples as s
@@ -162,14 +163,22 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{input.dtype.name}'")
     if input.ndim != 1:
         raise RuntimeError(_NEGATIVE)
-    if minlength < 0:
+    derived = weights is not None and weights.requires_grad  # which raises
+    least: Any = minlength
+    known = derived or not input.shape[0] or type(least) is not SymNumber
+    if known and minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     if weights is not None and tuple(weights.shape) != tuple(input.shape):
         raise RuntimeError("weights should be 1-d and have the same length as input")
+    if weights is not None and weights.dtype is not dt.float32:
+        weights = weights.to(dt.float64)
+    if not known:  # but by the run
+        size, values = dynamic_by_mask.bincount(input, weights, least=minlength)
+        holds: Any = (size.clamp(max=minlength) >= 0)._array
+        holds.storage.tracer.check("bincount: no negative input or minlength", holds.read())
+        return cast("Tensor", values(size.clamp(min=0).item()))
     if weights is None:
         return find(BINCOUNT, input, least=minlength)
-    if weights.dtype is not dt.float32:
-        weights = weights.to(dt.float64)
     return find(BINCOUNT_WEIGHTED, input, weights, least=minlength)
 
 

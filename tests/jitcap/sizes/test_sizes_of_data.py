@@ -69,7 +69,10 @@ def _scattered(x, w):
     idx = (x[:, 0] > 0).nonzero().squeeze(-1)
     y = x[idx] @ w
     out = eager.zeros(x.shape[0], w.shape[1]).index_add(0, idx, y)
-    return out, eager.zeros(N, w.shape[1]).index_copy(0, idx, y), out[idx]
+    bins = (x * 2).long().abs().reshape(-1)
+    count, least = int(bins.max()) + 1, int(bins.min()) + 20
+    found = eager.bincount(bins, minlength=count), eager.bincount(bins, x.detach().view(-1), least)
+    return out, eager.zeros(N, w.shape[1]).index_copy(0, idx, y), out[idx], *found
 
 
 def _loss(x, w):
@@ -457,3 +460,13 @@ def test_how_far_a_roll_goes_is_decided_by_the_run():
         assert all(a.tolist() == b.tolist() and a.stride() == b.stride() for a, b in pairs)
     stats = compiled.stats
     assert (stats.splits, stats.discards, stats.compiles) == (0, 0, 1), stats
+
+
+def test_the_least_length_is_not_negative():
+    def count(x, less):
+        return eager.bincount(x, minlength=x.max().item() - less)
+
+    step = jit(count, backend="eager")
+    for values, less in (([0, 2], 1), ([0, 2], 3), ([-1, 2], 0), ([0, 1], 0), ([4, 4], 5)):
+        found, expected = (_outcome(lambda x, f=f: f(x, less), values) for f in (step, count))
+        assert repr(found) == repr(expected)
