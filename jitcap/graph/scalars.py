@@ -476,6 +476,7 @@ _OPS: Final[dict[Function, str]] = {
     math.tan: "tan", math.tanh: "tanh", math.sinh: "sinh", math.cosh: "cosh", math.atan: "atan",
     math.asin: "asin", math.acos: "acos", math.log1p: "log1p", math.expm1: "expm1",
     math.log2: "log2", math.log10: "log10", math.erf: "erf",
+    math.isnan: "isnan", math.isinf: "isinf", math.isfinite: "isfinite",
 }  # fmt: skip
 _EXTREMES: Final[dict[Function, str]] = {max: "gt", min: "lt"}
 _CONVERSIONS: Final[dict[Function, str]] = {

@@ -22,6 +22,7 @@ from eager.core.traced import Traced
 from eager.sizes.aval import contiguous_strides
 from jitcap.base.walks import reach
 from jitcap.capture.control.checkpoint import Differ
+from jitcap.capture.control.histories import Unsayable
 from jitcap.capture.control.loop_iterables import same_look, strides_of
 from jitcap.capture.interpret import NULL
 from jitcap.capture.kinds.base import MISSING
@@ -34,6 +35,18 @@ Span = tuple[float, float]
 
 class OneSided(Differ):
     """Gradients of the way `way` go to more tensors than those of the other."""
+
+    expected: Final = "gradients go to all that one way uses"
+
+    def __init__(self, what: str, way: int) -> None:
+        super().__init__(what)
+        self.way = way
+
+
+class FirstTime(Unsayable):
+    """The way `way` makes what is not there yet, and will be: gradients, state of an optimizer."""
+
+    expected: Final = "what is not there yet is made"
 
     def __init__(self, what: str, way: int) -> None:
         super().__init__(what)

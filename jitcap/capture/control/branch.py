@@ -24,12 +24,13 @@ from eager.control_flow import cond as control_flow
 from eager.core.grad_fn_names import joined, label_of, put_name
 from eager.core.sym import SymNumber
 from eager.core.tape import mode, sequence_now
-from eager.core.tensor import Tensor
+from eager.core.tensor import UNREAD, Tensor
 from eager.core.traced import Traced, UnknownValue
 from eager.sizes.aval import scalar_aval
 from jitcap.base.breaks import Break
 from jitcap.base.modes import Modes
 from jitcap.capture.control.arm_compatibility import (
+    FirstTime,
     OneSided,
     check_histories,
     is_contiguous,
@@ -102,6 +103,8 @@ class Way:
         """Value of an entry after this way."""
         own = self.changes.get(key)
         value = change.before if own is None else own.after
+        if value is UNREAD:
+            value = change.obj.twin.grad
         if value is MISSING:
             raise Unsayable(f"{change.show()} is there after one way only")
         return value
@@ -204,15 +207,15 @@ def branch(session: Any, frame: Frame, value: Any, starts: tuple[Start, Start]) 
     opened.append(site)
     try:
         return _met(session, frame, index, lambda meets: merge(meets, starts, value))
-    except OneSided as why:
+    except (OneSided, FirstTime) as why:
         if session.rolls:  # some steps go one way, some the other
             raise _refusal(str(why)) from why
-        way = why.way
+        way, expected = why.way, why.expected
     except Unsayable as why:
         raise _refusal(str(why)) from why
     finally:
         opened.pop()
-    return _only(session, frame, starts, way, pick, "gradients go to all that one way uses")
+    return _only(session, frame, starts, way, pick, expected)
 
 
 def _met(s: Any, frame: Frame, index: int, merge: Callable[[Any], Done | None]) -> Done | None:
@@ -305,7 +308,11 @@ class _Branch:
         self.spans = [way.span for way in self.ways]
         self.overwritten = Overwritten([way.places for way in self.ways])
         changed = {id(c.obj) for way in self.ways for c in way.changes.values()}
-        self.both = Phi(self.session, self._was_there, self.spans, self.overwritten, changed)
+        last = SymNumber(self.tracer, bool, self.pick) if self._is_last() else None
+        used = [{id(node) for node, _ in way.used} for way in self.ways]
+        self.both = Phi(
+            self.session, self._was_there, self.spans, self.overwritten, changed, last, used
+        )
         merged = self._template()
         for pair in self.overwritten.pairs():
             check_histories(self.spans, *pair)
@@ -391,7 +398,10 @@ class _Branch:
         new = [[k for k, c in w.changes.items() if c.before is MISSING] for w in self.ways]
         new = [sorted(keys, key=operator.itemgetter(0)) for keys in new]  # of one object, in order
         if new[0] != new[1]:
-            raise Unsayable("what one way adds, the other does not, or in another order")
+            what = "what one way adds, the other does not, or in another order"
+            more = int(len(new[1]) > len(new[0]))
+            nested = {*new[1 - more]} <= {*new[more]}
+            raise self._ahead(what, more) if nested else Unsayable(what)
         if first.done is not None and second.done is not None:
             found["value"] = self.both.values(first.done.value, second.done.value)
         else:
@@ -403,9 +413,20 @@ class _Branch:
         for key in {**first.changes, **second.changes}:
             change = first.changes.get(key) or second.changes[key]
             a, b = (way.after(key, change) for way in self.ways)
+            if key[1] == "_grad" and (a is None) != (b is None) and self.both.last is None:
+                raise self._ahead("one way leaves no gradient", a is None)
             found["changes"][key] = change, self.both.values(a, b)
         found["calls"] = self.both.calls([way.calls for way in self.ways])
         return found
+
+    def _ahead(self, what: str, way: int) -> Unsayable:
+        """The refusal of what one way adds: if it computes more, the other one is the exception."""
+        sizes = [len(each.part.nodes) for each in self.ways]
+        return FirstTime(what, way) if sizes[way] > sizes[1 - way] else Unsayable(what)
+
+    def _is_last(self) -> bool:
+        """True if nothing of the call is interpreted behind this branch."""
+        return self.meets == EXIT and self.frame is self.session.vm.frames[0]
 
     def _writes(self) -> list[Any]:
         """The memory from outside that a way has written."""
@@ -467,7 +488,8 @@ class _Branch:
         loose: list[Any] = []
         ties = self.session.ties
         pairs = zip(self.overwritten.as_left(a, b), objects, strict=True)
-        new = [x for x, known in pairs if known is None]
+        blanks = self.both.blanks
+        new = [x for x, known in pairs if known is None and not any(x is b for b in blanks)]
         for k, (x, way) in enumerate(zip((a, b), self.ways, strict=True)):
             array = x._array if type(x._array) is Traced else self.tracer.lift(x)
             again = sum(has_memory(self.session, pair[k], array) for pair in self.both.leaves) > 1

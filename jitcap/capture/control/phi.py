@@ -18,10 +18,17 @@ from eager.core.sym import SymNumber
 from eager.core.tape import full
 from eager.core.tensor import Tensor
 from eager.sizes.symint import of_data
-from jitcap.capture.control.arm_compatibility import CONSTANTS, check_tensors, number_kind, word_of
+from jitcap.autodiff.joint import behind
+from jitcap.capture.control.arm_compatibility import (
+    CONSTANTS,
+    check_tensors,
+    is_placed,
+    number_kind,
+    word_of,
+)
 from jitcap.capture.control.checkpoint import Differ, is_loop, same_place
 from jitcap.capture.control.histories import Overwritten, Unsayable
-from jitcap.capture.control.loop_iterables import same_constant
+from jitcap.capture.control.loop_iterables import same_constant, same_look
 from jitcap.capture.control.value_trees import (
     Entries,
     empty_like,
@@ -33,6 +40,7 @@ from jitcap.capture.control.value_trees import (
 from jitcap.capture.host import HostCall
 from jitcap.capture.interpret import NULL
 from jitcap.capture.kinds.base import MISSING
+from jitcap.capture.kinds.chosen import Chosen
 from jitcap.capture.kinds.deferred import COPIED, SAMPLES, Deferred, copied
 
 
@@ -52,15 +60,28 @@ class _ValuePhi:
     made: Any = MISSING
 
 
+@dataclass(slots=True, eq=False)
+class _ChosenPhi:
+    """Stands for a value that is of two kinds, and chosen by `truth`."""
+
+    truth: Any
+    ways: tuple[Any, Any]
+    made: Any = MISSING
+
+
 class Phi:
-    """The values of both ways. `changed`: ids of what a way has changed, and has put back."""
+    """The values of both ways. `changed`: ids of what a way has changed, and has put back. `last`:
+    by which truth the one or the other is left, if nothing of the call comes behind. `used`: ids of
+    the nodes of the tape that each way has used up."""
 
     def __init__(
         self, session: Any, was_there: Callable[[Any], bool], spans: Sequence[tuple[float, float]],
-        overwritten: Overwritten, changed: set[int],
+        overwritten: Overwritten, changed: set[int], last: SymNumber | None, used: list[set[int]],
     ) -> None:  # fmt: skip
         self.session, self.was_there, self.spans = session, was_there, spans
-        self.overwritten, self.changed = overwritten, changed
+        self.overwritten, self.changed, self.last, self.used = overwritten, changed, last, used
+        self.alone: dict[int, Any] = {}  # by id: what stands for a value that one way leaves alone
+        self.blanks: list[Tensor] = []  # what the other way leaves in its place
         self.leaves: list[tuple[Any, Any]] = []  # what is chosen
         self.results: list[Any] = []  # and what the choices are
         self.slots: dict[tuple[int, int], int] = {}  # pairs of leaves
@@ -75,8 +96,10 @@ class Phi:
             known = not isinstance(a, SymNumber) and not isinstance(b, SymNumber)
             return a if known and same_constant(a, b) else self._slot(a, b)
         if isinstance(a, Tensor) and isinstance(b, Tensor):
-            check_tensors(self.session, self.spans, a, b, *self.overwritten.as_left(a, b))
-            return self._slot(a, b)
+            left = self.overwritten.as_left(a, b)
+            if self.last is None or same_look(a.aval, b.aval):
+                check_tensors(self.session, self.spans, a, b, *left)
+                return self._slot(a, b)
         if type(a) is type(b) and type(a) in CONSTANTS and a == b:
             return a
         if is_loop(a) and type(a) is type(b) and same_place(a, b):
@@ -84,7 +107,43 @@ class Phi:
         whole = self._whole(a, b) if type(a) is type(b) else None
         if whole is not None:
             return whole
-        raise Differ(f"one way leaves a {word_of(a)}, the other a {word_of(b)}")
+        differ = Differ(f"one way leaves a {word_of(a)}, the other a {word_of(b)}")
+        if self.last is None:
+            raise differ
+        return _ChosenPhi(self.last, (self._alone(0, a, differ), self._alone(1, b, differ)))
+
+    def _alone(self, k: int, x: Any, differ: Differ) -> Any:
+        """The value of one way, which the other has nothing like, as it leaves."""
+        spent = self.used[1 - k] - self.used[k]
+        history = [x._node, *behind((x,))] if isinstance(x, Tensor) and x._node else ()
+        if any(id(node) in spent for node in history):
+            raise differ
+        if type(x) in CONSTANTS or self.was_there(x):
+            return x
+        if id(x) in self.alone:
+            return self.alone[id(x)]
+        if isinstance(x, SymNumber) and number_kind(x) is not None:
+            return self._of_way(k, x, SAMPLES[x.pytype][0])
+        if type(x) is Chosen:
+            ways = [self._alone(k, each, differ) for each in x.ways]
+            return _ChosenPhi(self._of_way(k, x.truth, False), (ways[0], ways[1]))
+        if isinstance(x, Tensor):
+            return self._tensor_alone(k, x, differ)
+        if type(x) not in (tuple, list, dict) or id(x) in self.changed:
+            raise differ
+        held = self.alone[id(x)] = _ValuePhi((x, x))
+        held.held = {key: self._alone(k, y, differ) for key, y in (entries(x) or {}).items()}
+        return held
+
+    def _tensor_alone(self, k: int, x: Tensor, differ: Differ) -> Any:
+        shown = x._hooks or x._retains or x._storage.inference or is_placed(self.session, x)
+        if type(x) is not Tensor or shown or any(map(of_data, x.shape)):
+            raise differ
+        if x._requires_grad and x._node is None:
+            raise differ
+        self.blanks.append(full(0, x.aval))
+        slot = self.alone[id(x)] = self._of_way(k, x, self.blanks[-1])
+        return slot
 
     def locals(
         self, first: dict[str, Any], second: dict[str, Any], read: frozenset[str]
@@ -173,6 +232,11 @@ class Phi:
     def fill(self, value: Any) -> Any:
         if type(value) is _SlotPhi:
             return self.results[value.number]
+        if type(value) is _ChosenPhi:
+            if value.made is MISSING:
+                truth, (a, b) = self.fill(value.truth), value.ways
+                value.made = Chosen(truth, (self.fill(a), self.fill(b)))
+            return value.made
         if type(value) is not _ValuePhi:
             return value
         if value.made is MISSING:
@@ -214,6 +278,8 @@ def made_inside(values: Iterable[Any], was_there: Callable[[Any], bool]) -> Iter
         value = stack.pop()
         if isinstance(value, Tensor) or (isinstance(value, SymNumber) and number_kind(value)):
             yield value
+        elif type(value) is Chosen:
+            stack += (value.truth, *value.ways)
         elif id(value) not in seen and (is_tuple(type(value)) or not was_there(value)):
             seen.add(id(value))
             stack += (entries(value) or {}).values()

@@ -325,8 +325,8 @@ class ListShadow(Shadow):
         return {i: x for i, x in enumerate(items) if x is not UNLOADED}
 
     def rest(self) -> Any:
-        """What else it has, the length too: of a deque, and where elements that are not loaded were
-        moved, all."""
+        """State besides these elements, the length too: all of a deque, and where elements that are
+        not loaded were moved."""
         base, now = self.base, self.items()
         holes = [i for i, x in enumerate(base) if x is UNLOADED]
         if self.kind is list and holes == [i for i, x in enumerate(now) if x is UNLOADED]:

@@ -3,8 +3,8 @@ up has changed."""
 
 import eager
 from tests.jitcap.capture.branch_programs import one, splits, tensors, with_gradient
-from tests.jitcap.capture.branch_programs_views import ONE as ONE
-from tests.jitcap.capture.branch_programs_views import SPLITS as SPLITS
+from tests.jitcap.capture.branch_programs_returns import ONE as ONE
+from tests.jitcap.capture.branch_programs_returns import SPLITS as SPLITS
 
 # ---- one graph
 

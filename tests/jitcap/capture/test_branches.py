@@ -3,6 +3,7 @@ effects, gradients, draws, exceptions. Those of ONE are one graph; those of SPLI
 right."""
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import eager
 from jitcap import jit
 from jitcap.base.diagnostics import JitcapWarning
 from jitcap.capture.control import branch, while_loops
+from tests.jitcap.capture.branch_programs_returns import LAST
 from tests.jitcap.capture.branch_programs_writes import ONE, SPLITS
 
 
@@ -78,10 +80,10 @@ def check(fn, make, signs, **options):
     return step
 
 
-@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize("name", [*ONE, *LAST])
 @pytest.mark.parametrize("signs", ORDERS)
 def test_one_graph(name, signs):
-    fn, make = ONE[name]
+    fn, make = {**ONE, **LAST}[name]
     step = check(fn, make, signs, backend="python")
     assert step.stats.splits == step.stats.fallbacks == 0
     assert step.stats.graphs <= step.stats.compiles <= 2
@@ -120,10 +122,10 @@ def test_what_splits_is_right(name, signs):
     check(fn, make, signs, backend="python")
 
 
-@pytest.mark.parametrize("name", [*ONE, *SPLITS])
+@pytest.mark.parametrize("name", [*ONE, *LAST, *SPLITS])
 @pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
 def test_op_by_op(name):
-    fn, make = {**ONE, **SPLITS}[name]
+    fn, make = {**ONE, **LAST, **SPLITS}[name]
     check(fn, make, SIGNS[0], backend="eager")
 
 
@@ -410,3 +412,35 @@ def test_a_number_too_long_for_text_in_both_ways():
 
     compiled = jit(step, backend="python", fullgraph=True)
     assert [compiled(eager.ones(2) * k)[1] for k in (1, -1)] == [True, True]
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+@pytest.mark.parametrize("early", [False, True])
+def test_steps_that_are_left_out(optimizer, early):
+    """The first step makes gradients and the optimizer's state: it is compiled for that alone."""
+    found = []
+    for wrap in (lambda f: f, lambda f: jit(f, backend="eager")):
+        eager.manual_seed(0)
+        net = eager.nn.Linear(3, 2)
+        opt = getattr(eager.optim, optimizer)(net.parameters(), lr=0.01)
+        skipped = [0]
+
+        def step(x, net=net, opt=opt, skipped=skipped):
+            loss = net(x).square().mean()
+            if eager.isfinite(loss):
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+            elif early:
+                return None
+            else:
+                skipped[0] += 1
+            return loss.detach()
+
+        run, losses = wrap(step), []
+        for i in range(6):
+            losses.append(flat(run(eager.randn(4, 3) * (math.inf if i in (3, 4) else 1))))
+        found.append([losses, flat(list(net.parameters())), skipped])
+    compare(found[1], found[0])
+    assert run.stats.splits == run.stats.discards == run.stats.fallbacks == 0
+    assert run.stats.compiles <= 3
