@@ -36,6 +36,7 @@ from jitcap.base.origin import (
     Told,
 )
 from jitcap.base.walks import reach
+from jitcap.capture import native_warnings
 from jitcap.capture.attempts import Attempts
 from jitcap.capture.bytecode import UnsupportedPython, decode
 from jitcap.capture.control.cfg import live_in, reads_frame
@@ -126,7 +127,8 @@ def _tracing(session: Session) -> Iterator[None]:
     token, tells = current_tracer.set(session.tracer), teller.set(partial(tell, session))
     before = session.modes
     try:
-        with room(), np.errstate(all="call", call=_floating_point_error):
+        errors = np.errstate(all="call", call=_floating_point_error)
+        with room(), errors, native_warnings.refused():
             yield
     except Break as error:
         error.done = getattr(error, "__jitcap_done__", 0)

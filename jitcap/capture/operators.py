@@ -11,7 +11,6 @@ import datetime as dt
 import operator
 import warnings
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -219,7 +218,7 @@ def unary(s: Session, op: str, a: Any) -> Any:
     if _answers(s, a, {name}):
         return _of_instances(s, plain, a)
     if plain is operator.invert and kind_of(a).type_of(a) is bool:
-        for words in _of_inverted():
+        for words in _OF_INVERTED:
             s.call(warnings.warn, (words, DeprecationWarning), {})
         a = s.call(int, (a,), {})
     if isinstance(a, type):
@@ -227,13 +226,15 @@ def unary(s: Session, op: str, a: Any) -> Any:
     return _numbers_or_values(s, plain, a)
 
 
-@lru_cache
 def _of_inverted() -> list[str]:
     """Texts of the warnings that this version of Python gives where a bool is inverted."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         operator.invert(True)
     return [str(each.message) for each in found]
+
+
+_OF_INVERTED: Final = _of_inverted()  # now: while a program is captured, what warns is refused
 
 
 def compare(s: Session, op: str, a: Any, b: Any) -> Any:

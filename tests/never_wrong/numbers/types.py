@@ -232,6 +232,17 @@ def numpy_floats_of_warnings():
 
 
 @case("numbers")
+def numpy_warns_at_each_call():
+    """Of what is computed when the program is captured, too: it splits there."""
+
+    def step(x, c):
+        y = x * float(c)
+        return y * 2, np.float32(c), np.array([1.0]).astype(complex).real, np.nanmean([np.nan])
+
+    return over(step, [np.complex128(1 + 2j)] * 3 + [np.complex128(3)])
+
+
+@case("numbers")
 def numpy_ints_wrap():
     def step(x, n):
         return n + n, n * n, type(n + 1).__name__, n // 3, x
