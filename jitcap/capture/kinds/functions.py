@@ -445,6 +445,10 @@ class PartialKind(NativeKind):
         """The keywords are a dictionary that can be written to."""
         return self._keywords(s, obj) if name == "keywords" else super().getattr(s, obj, name)
 
+    def _refuse_outside(self, s: Session, obj: Any, name: str) -> None:
+        if s.outside.shadow(obj) is not None:  # from 3.13 on it has a `__get__`, too
+            super()._refuse_outside(s, obj, name)
+
     def _keywords(self, s: Session, fn: Any) -> Any:
         shadow = s.outside.shadow(fn)
         if shadow is None:

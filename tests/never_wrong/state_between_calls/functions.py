@@ -115,7 +115,7 @@ def a_subclass_of_partial():
     return scene(lambda x: part(x), lambda: part.keywords.update(n=3))
 
 
-@case("functions")
+@case("functions", one_graph=True)
 def partialmethod():
     class Layer:
         def run(self, n, x):
