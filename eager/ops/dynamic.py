@@ -14,7 +14,7 @@ import numpy as np
 
 from eager.base import dtype as dt
 from eager.base.dataclass import dataclass
-from eager.core.dispatch import apply
+from eager.core.dispatch import apply, must_hold
 from eager.core.op import REGISTRY, Attrs, Op
 from eager.core.registry import Out, public
 from eager.core.tensor import Tensor
@@ -169,6 +169,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
             f"{input.dtype} and {source.dtype}"
         )
     input, chosen = broadcast_tensors(input, mask)
+    enough = chosen.sum() <= source.numel()
+    must_hold(enough, "Number of elements of source < number of ones in mask")
     order = (chosen.reshape(-1).to(dt.int64).cumsum(0) - 1).clamp(min=0)
     picked = apply(REGISTRY["take"], source.reshape(-1), order, dim=0).reshape(input.shape)
     return apply(REGISTRY["where"], chosen, picked, input)

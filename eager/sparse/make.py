@@ -126,6 +126,13 @@ def to_sparse_csc(self: Tensor) -> Any:
 
 
 @public(namespace=False)
+def sparse_mask(self: Tensor, mask: Any) -> Any:
+    """The elements at the places that a sparse tensor keeps."""
+    kept = mask.coalesce()
+    return kept._with(self[tuple(kept._places)])
+
+
+@public(namespace=False)
 def to_dense(self: Tensor, dtype: Any = None) -> Tensor:
     """Itself: it has all its elements."""
     return self if dtype is None else self.to(dtype)

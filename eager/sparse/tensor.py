@@ -182,13 +182,23 @@ class SparseTensor:
         return self.transpose(0, 1)
 
     def transpose(self, dim0: int, dim1: int) -> SparseTensor:
-        """Raises RuntimeError for a dimension that lies in the values."""
+        order = list(range(self.ndim))
         a, b = (norm_dim(d, self.ndim, "transpose") for d in (dim0, dim1))
-        if max(a, b) >= self.sparse_dim():
-            raise RuntimeError("transpose: a dimension of the values cannot be moved; to_dense()")
-        shape, rows = list(self.shape), list(self._places)
-        shape[a], shape[b], rows[a], rows[b] = shape[b], shape[a], rows[b], rows[a]
-        turned = SparseTensor(stacked(rows), self._entries, shape, False)
+        order[a], order[b] = b, a
+        return self.permute(order)
+
+    def permute(self, *dims: Any) -> SparseTensor:
+        """Raises RuntimeError where a dimension of the values takes the place of a sparse one."""
+        given = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
+        order = [norm_dim(d, self.ndim, "permute") for d in given]
+        if sorted(order) != list(range(self.ndim)):
+            raise RuntimeError(f"permute: {given} is no order of {self.ndim} dimensions")
+        count = self.sparse_dim()
+        if any(d >= count for d in order[:count]):
+            raise RuntimeError("permute: a dimension of the values cannot be moved; to_dense()")
+        rows = stacked([self._places[d] for d in order[:count]])
+        entries = self._entries.permute(0, *[d - count + 1 for d in order[count:]])
+        turned = SparseTensor(rows, entries, [self.shape[d] for d in order], False)
         return turned._as(self.layout) if self.layout != COO else turned
 
     def __getitem__(self, index: int) -> Any:
@@ -333,6 +343,25 @@ def _of_values(name: str, *, alone: bool) -> Callable[..., SparseTensor]:
     return method
 
 
+def unsqueeze(self: SparseTensor, dim: int) -> SparseTensor:
+    """Add a dimension of size 1: a sparse one, up to the first of the values."""
+    d, count = norm_dim(dim, self.ndim + 1, "unsqueeze"), self.sparse_dim()
+    shape = [*self.shape[:d], 1, *self.shape[d:]]
+    if d > count:
+        entries = self._entries.unsqueeze(d - count + 1)
+        return SparseTensor(self._places, entries, shape, self._sorted)
+    rows = [*self._places[:d], self._places[0] * 0, *self._places[d:]]
+    return SparseTensor(stacked(rows), self._entries, shape, self._sorted)
+
+
+def norm(self: SparseTensor, p: Any = 2) -> Tensor:
+    """The norm of all elements, most of which are zero."""
+    total: Tensor = self.coalesce()._entries.norm(p)
+    return total
+
+
+for _fn in (unsqueeze, norm):
+    setattr(SparseTensor, _fn.__name__, _fn)
 for _name in _CASTS:
     setattr(SparseTensor, _name, _of_values(_name, alone=True))
 for _name in _KEEP_ZERO:

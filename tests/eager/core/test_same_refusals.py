@@ -102,6 +102,7 @@ x.index_put((t.tensor([0]),), t.tensor(1))
 y = x.long(); y[[0]] += 1.5
 y = x.long(); y[[0]] += 1; y
 x.masked_scatter_(x > 3, t.arange(16))
+x.masked_scatter(x > -99, t.ones(1))
 x.masked_scatter_(x > 3, t.arange(16.0)); x
 y = t.zeros(3, dtype=t.float16); y[0] = 1e6; y[1:] = -1e30; y
 y = t.zeros(3, dtype=t.bfloat16); y[[0, 2]] = 1e39; y.float()

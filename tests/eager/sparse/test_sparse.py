@@ -30,6 +30,13 @@ coo(m).coalesce()
 coo(m, dtype=m.float64)
 coo(m).t()
 coo(m).transpose(0, 1).to_dense()
+coo(m).permute(1, 0).to_dense()
+m.eye(4).reshape(2, 2, 2, 2).to_sparse(2).permute(1, 0, 3, 2)
+coo(m).permute(0, 0)
+coo(m).unsqueeze(0)
+m.eye(2).to_sparse(1).unsqueeze(-1)
+coo(m).norm()
+m.arange(6.0).reshape(2, 3).sparse_mask(coo(m).coalesce())
 coo(m)[0]
 coo(m)[-1].to_dense()
 coo(m) * 2
