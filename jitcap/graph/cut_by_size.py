@@ -295,8 +295,8 @@ def _defined(n: Node, arrays: Sequence[Any], sizes: Mapping[str, int]) -> tuple[
         if found[0] < symbol.lo:
             raise CheckFailed(f"a size of {found[0]}", n.where.place)
         return found
-    values = map(np.ascontiguousarray, found)
+    values = tuple(np.asarray(x, order="C") for x in found)  # of no dimensions, too
     if place == "cpu":
-        return tuple(values)
+        return values
     on_device.note_host_run(n.op.name, "the size of the result depends on the values")
     return tuple(transfer.upload(x, device(place)) for x in values)

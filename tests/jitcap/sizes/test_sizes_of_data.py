@@ -410,6 +410,13 @@ def test_gradients_outside(program, backend):
     assert (step.stats.compiles, step.stats.splits, step.stats.discards) == (1, 0, 0), step.stats
 
 
+@pytest.mark.parametrize("find", [eager.unique, eager.unique_consecutive])
+def test_of_one_element_without_dimensions(find):
+    step = jit(lambda x: find(x, return_inverse=True, return_counts=True), backend="python")
+    for got, expected in zip(step(eager.tensor(3)), ([3], 0, [1]), strict=True):
+        assert got.tolist() == expected
+
+
 def _printed(x):
     values, inverse = eager.unique((x * 2).long(), return_inverse=True)
     n = int((x > 0).sum())
