@@ -185,6 +185,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 HISTC = Host(
     "histc",
     ("x",),
+    stops=True,
     numpy=lambda x, bins, low, high: np.histogram(
         x.astype(dt.from_numpy(x.dtype).compute.np, copy=False), bins, (low, high)
     )[0],

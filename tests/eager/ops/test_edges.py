@@ -104,6 +104,7 @@ ZEROS = {
         x[0, 1].quantile(0.5, 0, True),
         x[0, 1].index_fill(0, m.tensor([0]), 2.0),
     ),
+    "counts": lambda m, x: x.histc(3, 0, 2),
     "angle of nothing": lambda m, x: (m.atan2(x, x.detach()), m.atan2(x * 0, x)),
     "saturated probability": lambda m, x: tuple(
         m.nn.functional.binary_cross_entropy((x * scale).sigmoid(), x.detach() * 0 + target)
