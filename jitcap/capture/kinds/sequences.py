@@ -386,6 +386,21 @@ class ListShadow(Shadow):
         return found
 
 
+def _count(s: Session, key: slice, size: int) -> int:
+    """Number of elements in a slice of a list that begins at a number that varies, which
+    is guarded; 0 of one that is better known."""
+    stop = key.stop.leaf.value if may_stand(key.stop) else key.stop
+    if key.step is not None or type(stop) is not int:
+        return 0
+    start = key.start.leaf.value
+    if not 0 <= start < stop <= size or stop - start > MOST:
+        return 0
+    count = s.binary("-", key.stop, key.start)
+    if not s.truth(s.compare("==", count, stop - start)):
+        return 0
+    return int(stop - start)
+
+
 @of(list, collections.deque)
 class ListKind(SequenceKind, MeasuredKind):
     """A list, or a deque."""
@@ -412,6 +427,11 @@ class ListKind(SequenceKind, MeasuredKind):
     def getitem(self, s: Session, obj: Any, key: Any) -> Any:
         shadow = s.outside.shadow(obj)
         if isinstance(shadow, ListShadow):
+            if type(key) is slice and may_stand(key.start) and type(obj) is list:
+                count = _count(s, key, len(shadow.base))
+                if count:
+                    places = (s.binary("+", key.start, i) for i in range(count))
+                    return [self.getitem(s, obj, place) for place in places]
             key = shadow.key(s, key)
             if type(key) is SymKey:
                 return shadow.numbered[key][1]

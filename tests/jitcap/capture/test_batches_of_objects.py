@@ -175,7 +175,14 @@ def _changes(memory, places):
     ] is seen[2]
 
 
-@pytest.mark.parametrize("program", [_draws, _changes])
+def _goes_through(memory, places):
+    i = places[0]
+    part = memory[i : i + 12]
+    memory[i + 1] = part[0] * 2
+    return eager.stack(part), part[1] is memory[i], memory[i : i + 2], len(part), part[-1]
+
+
+@pytest.mark.parametrize("program", [_draws, _changes, _goes_through])
 def test_a_memory_is_read_at_many_places(program):
     """A batch that the step draws by itself. Places that are the same are another version."""
     rng = random.Random(2)
