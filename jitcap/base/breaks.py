@@ -258,6 +258,7 @@ class Break(Exception):
         self.done = 0  # instructions of the outermost frame that can be captured before it
         self.before = 0  # those before the loop in which a part ends that cannot end there
         self.deep: Any = None  # the code that calls itself, where that is too deep
+        self.leaves = False  # whether the program is left there, by an exception
         self.unsure = False  # an exception that comes after a check, which may fail first
         self.lesson: Assumed | None = None  # with which capture may try again: it need not stand
 
@@ -282,6 +283,11 @@ class Break(Exception):
     def unless(self, lesson: Assumed) -> Break:
         """This refusal, which need not stand: capture may try again, assuming the lesson."""
         self.lesson = lesson
+        return self
+
+    def leaving(self) -> Break:
+        """This refusal, of an exception that leaves the program there."""
+        self.leaves = True
         return self
 
     def record(self) -> Record:

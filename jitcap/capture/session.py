@@ -390,7 +390,7 @@ class Session(base.Session):
     def raising(self, error: BaseException) -> None:
         """Raising an exception changes it (its context, its cause)."""
         if not isinstance(error, self.vm.catches):
-            raise Break("effect", f"a {type(error).__name__} is raised, which is no Exception")
+            raise Break("effect", f"{type(error).__name__}, no Exception, is raised").leaving()
         if self.outside.shadow(error) is not None:
             raise Break("effect", f"a {type(error).__name__} from outside is raised")
 

@@ -176,7 +176,7 @@ def _dataclass(s: Session, cls: Any = None, /, **options: Any) -> Any:
 _LAZY: Final = "accumulate compress dropwhile filterfalse groupby starmap takewhile"
 _WRITTEN: Final[dict[Any, Any]] = {
     **{getattr(itertools, name): getattr(polyfills, name) for name in _LAZY.split()},
-    functools.reduce: polyfills.reduce,
+    functools.reduce: polyfills.reduce, sys.exit: polyfills.exit_,
     collections._count_elements: polyfills.count_elements,  # type: ignore[attr-defined]
 }  # fmt: skip
 

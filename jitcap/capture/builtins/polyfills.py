@@ -38,6 +38,10 @@ def reduce(fn: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any 
     return total
 
 
+def exit_(status: Any = None, /) -> None:
+    raise SystemExit(status)
+
+
 def sum_(iterable: Iterable[Any], /, start: Any = 0) -> Any:
     return _sum(iter(iterable), start)
 

@@ -294,6 +294,9 @@ class _Branch:
             except _REFUSALS as why:
                 if isinstance(why, Break) and why.lesson is not None:
                     raise
+                if isinstance(why, Break) and why.leaves and not self.before.spoiled:
+                    self.before.restore_frame()
+                    return _only(self.session, self.frame, self.starts, 1 - k, self.pick, why.what)
                 what = why.what if isinstance(why, Break) else str(why)
                 inmost = what.rpartition(_ONE_WAY)[2].removeprefix(f"{_BOOL}: ")
                 kind = Spoiled if self.before.spoiled else Unsayable
@@ -346,7 +349,8 @@ class _Branch:
                     raise Unsayable("a way is left in the middle")
                 self._take(way)
             except (Exception, GeneratorExit) as error:
-                self.before.look_back(isinstance(error, _REFUSALS))
+                leaves = isinstance(error, Break) and error.leaves
+                self.before.look_back(isinstance(error, _REFUSALS) and not leaves)
                 raise
 
         try:

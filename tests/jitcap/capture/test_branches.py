@@ -4,6 +4,7 @@ right."""
 
 import copy
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -444,3 +445,23 @@ def test_steps_that_are_left_out(optimizer, early):
     compare(found[1], found[0])
     assert run.stats.splits == run.stats.discards == run.stats.fallbacks == 0
     assert run.stats.compiles <= 3
+
+
+@pytest.mark.filterwarnings("ignore::jitcap.base.diagnostics.JitcapWarning")
+def test_a_loss_that_ends_the_program(capsys):
+    def step(x, log):
+        log[0] += 1
+        if not math.isfinite(value := x.sum().item()):
+            print(f"Loss is {value}, stopping training")
+            sys.exit(1)
+        return x * 2
+
+    fn, log = jit(step, backend="eager"), [0]
+    assert fn(eager.ones(2), log).tolist() == [2, 2]
+    with pytest.raises(SystemExit) as ended:
+        fn(eager.ones(2) * math.inf, log)
+    assert ended.value.code == 1
+    assert capsys.readouterr().out == "Loss is inf, stopping training\n"
+    assert fn(eager.ones(2), log).tolist() == [2, 2]
+    assert log == [3]
+    assert (fn.stats.splits, fn.stats.discards) == (0, 1)
