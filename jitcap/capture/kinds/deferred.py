@@ -393,19 +393,25 @@ def _now(value: Any) -> Any:
     return MISSING
 
 
-def copied(value: Any, leaf: Callable[[Any], Any]) -> Any:
-    """Containers with what `leaf` says stands for their parts (MISSING: the same)."""
+def copied(value: Any, leaf: Callable[[Any], Any], outer: frozenset[int] = frozenset()) -> Any:
+    """Containers with what `leaf` says stands for their parts (MISSING: the same). `outer`: the ids
+    of those around this one. Raises Break for one that holds itself."""
     found = leaf(value)
     if found is not MISSING:
         return found
     base: Any = next((b for b in COPIED if isinstance(value, b)), None)
     if base is None and type(value) in VIEWS:
-        return getattr(copied(viewed(value), leaf), view_name(type(value)))()
+        return getattr(copied(viewed(value), leaf, outer), view_name(type(value)))()
     if base is None:
         return value
+    if id(value) in outer:
+        raise Break(
+            "opaque object", f"a {type(value).__name__} that holds itself is looked at later"
+        )
+    outer |= {id(value)}
     if base is tuple:
         held = [*tuple.__iter__(value)]
-        parts = [copied(v, leaf) for v in held]
+        parts = [copied(v, leaf, outer) for v in held]
         return value if all(map(operator.is_, parts, held)) else base.__new__(type(value), parts)
     copy = base.__new__(type(value))  # an `__init__` of the program's is not asked
     if base is deque:
@@ -413,13 +419,13 @@ def copied(value: Any, leaf: Callable[[Any], Any]) -> Any:
     if base is defaultdict:
         copy.default_factory = value.default_factory
     if hasattr(value, "__dict__"):
-        copy.__dict__.update({k: copied(v, leaf) for k, v in value.__dict__.items()})
+        copy.__dict__.update({k: copied(v, leaf, outer) for k, v in value.__dict__.items()})
     if issubclass(base, dict):
         for key, part in base.items(value):
-            base.__setitem__(copy, copied(key, leaf), copied(part, leaf))
+            base.__setitem__(copy, copied(key, leaf, outer), copied(part, leaf, outer))
     elif base is not SimpleNamespace:
         add = set.update if base is set else base.extend
-        add(copy, [copied(v, leaf) for v in base.__iter__(value)])
+        add(copy, [copied(v, leaf, outer) for v in base.__iter__(value)])
     return copy
 
 

@@ -420,7 +420,7 @@ class PartialKind(NativeKind):
         keywords = s.outside.load(real.keywords, Attribute(origin, "keywords"))
         s.settle(keywords)
         held, place = partial_dict(real), PartialDict(origin)
-        if held:
+        if held or not callable(fn):  # it, or what it calls, is opaque
             return OPAQUE.load(s, real, origin)
         made = functools.partial(fn, *args, **keywords)
         if held is None:

@@ -125,3 +125,26 @@ def a_list_that_grows_while_it_is_gone_through(x):
 
 
 one(a_list_that_grows_while_it_is_gone_through)
+
+
+def elements_of_a_list_from_outside(x, best, rows):
+    """Cells of a closure, say, that hold the best loss and how often it was missed."""
+    if x.sum().item() < best[0]:
+        best[0], best[-1] = x.sum().item(), 0
+        rows[0], rows[1] = rows[1], rows[0]
+    else:
+        best[-1] += 1
+        rows[1] = x * 2
+    k = 0
+    while (x * k).sum() < 2 and k < 3:
+        best[1] = best[1] + 1.5
+        k += 1
+    return best[0] * 2, rows[1]
+
+
+def world_of_lists():
+    x = eager.tensor([0.5, 0.25, 1.0])
+    return x, [0.0, 1.0, 2], [eager.ones(3), eager.zeros(3)]
+
+
+one(elements_of_a_list_from_outside, world_of_lists)

@@ -182,6 +182,26 @@ def a_partial_gets_an_attribute():
     return Program(step, [(functools.partial(operator.mul, 3), vector()) for _ in range(2)])
 
 
+@case("functions")
+def a_partial_of_a_partial_with_attributes():
+    def step(fn, x):
+        return fn(x)
+
+    inner = functools.partial(operator.mul, 3)
+    inner.tag = 1  # so that it stays one of its own
+    return Program(step, [(functools.partial(inner), vector()) for _ in range(2)])
+
+
+@case("text")
+def text_of_a_list_that_holds_itself():
+    def step(rows, x):
+        return str(rows[0]), repr(rows), x * 2
+
+    rows = [0, 2.5]
+    rows[0] = rows
+    return Program(step, [(rows, vector()) for _ in range(2)])
+
+
 class Source:
     of = 1
 
