@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
 
-from eager.base.compat_warnings import OURS
+from eager.base.compat_warnings import OURS, tell
 from eager.base.process.locks import lock
 from eager.core.dispatch import current_tracer
 from jitcap.base.breaks import Break
@@ -47,7 +47,8 @@ def refused() -> Iterator[None]:
 def _show(message: Any) -> None:
     """Show a warning, or refuse it: the interpreter asks where no filter is against it."""
     frame = sys._getframe(1)
-    within = current_tracer.get() is not None and _is_native(frame)
+    notice = frame.f_code is tell.__code__  # about how the program is run
+    within = current_tracer.get() is not None and _is_native(frame) and not notice
     if not within or issubclass(message.category, _PASSED_ON):
         next(iter(_shown_by), _warnings._showwarnmsg)(message)
         return

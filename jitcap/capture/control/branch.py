@@ -404,8 +404,9 @@ class _Branch:
         if new[0] != new[1]:
             what = "what one way adds, the other does not, or in another order"
             more = int(len(new[1]) > len(new[0]))
-            nested = {*new[1 - more]} <= {*new[more]}
-            raise self._ahead(what, more) if nested else Unsayable(what)
+            grows = any(isinstance(self.ways[more].changes[k].obj, list) for k in new[more])
+            first_time = {*new[1 - more]} <= {*new[more]} and not grows  # a list may grow each time
+            raise self._ahead(what, more) if first_time else Unsayable(what)
         if first.done is not None and second.done is not None:
             found["value"] = self.both.values(first.done.value, second.done.value)
         else:

@@ -464,7 +464,7 @@ def _by_views(make: ValueEmitter, tensor: Tensor) -> bool:
     where = tensor._view
     assert where is not None
     base = make.session.outside.shadow(where.base)
-    if isinstance(base, TensorShadow) and not base.real.requires_grad:
+    if isinstance(base, TensorShadow) and not base.requires_grad:
         return False  # it is given that when the views are there
     target: Any = tensor._node
     edge = None
