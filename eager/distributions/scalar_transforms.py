@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from eager.base.dtype import finfo
@@ -54,25 +54,21 @@ class Transform:
         raise NotImplementedError
 
     def __call__(self, x: Tensor) -> Tensor:
-        if not self._cache_size:
-            return self._call(x)
-        before, y = self._pair
-        if x is not before:
-            y = self._call(x)
-            self._pair = x, y
-        result: Tensor = y
-        return result
+        return self._cached(0, x, self._call)
 
     def _back(self, y: Tensor) -> Tensor:
         """The value of `.inv(y)`."""
+        return self._cached(1, y, self._inverse)
+
+    def _cached(self, side: int, given: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
+        """The other of the last pair if `given` is its one of this side, else `make(given)`."""
         if not self._cache_size:
-            return self._inverse(y)
-        x, before = self._pair
-        if y is not before:
-            x = self._inverse(y)
-            self._pair = x, y
-        result: Tensor = x
-        return result
+            return make(given)
+        if given is not self._pair[side]:
+            made = make(given)
+            self._pair = (made, given) if side else (given, made)
+        other: Tensor = self._pair[1 - side]
+        return other
 
     def _call(self, x: Tensor) -> Tensor:
         raise NotImplementedError

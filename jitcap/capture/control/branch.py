@@ -63,6 +63,7 @@ from jitcap.capture.control.loop_exits import STOP, RoundEnd, end_inside
 from jitcap.capture.control.may_alias import has_memory, memory_of, truths_of, with_truths
 from jitcap.capture.control.phi import Phi, made_inside, shown_by
 from jitcap.capture.control.while_loops import repeat
+from jitcap.capture.inputs import Shadow
 from jitcap.capture.interpret import CO_ASYNC, CO_GENERATOR, Done, Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.contents import Place
@@ -404,8 +405,10 @@ class _Branch:
         if new[0] != new[1]:
             what = "what one way adds, the other does not, or in another order"
             more = int(len(new[1]) > len(new[0]))
-            grows = any(isinstance(self.ways[more].changes[k].obj, list) for k in new[more])
-            first_time = {*new[1 - more]} <= {*new[more]} and not grows  # a list may grow each time
+            extra = {*new[more]} - {*new[1 - more]}
+            # Of what a call makes itself, each time is the first.
+            kept = all(isinstance(self.ways[more].changes[k].obj, Shadow) for k in extra)
+            first_time = kept and len(extra) == len(new[more]) - len(new[1 - more])
             raise self._ahead(what, more) if first_time else Unsayable(what)
         if first.done is not None and second.done is not None:
             found["value"] = self.both.values(first.done.value, second.done.value)

@@ -119,6 +119,22 @@ def test_branch_on_a_value_inside_a_loop(recwarn):
     assert len([w for w in recwarn if "is split" in str(w.message)]) == 1
 
 
+def test_an_entry_of_what_the_call_makes_is_no_first_time(recwarn):
+    """It is new at each call: a run for one way alone would be given up again and again."""
+
+    def step(x):
+        found = {}
+        if x.sum() > 0:
+            found["positive"] = (x * 2).exp().sum()
+        return found, x + 1
+
+    jitted = jit(step, backend="eager")
+    for sign in (1, -1, 1, -1):
+        x = eager.tensor([1.0, 2.0]) * sign
+        assert str(jitted(x)) == str(step(x))
+    assert (jitted.stats.splits, jitted.stats.discards) == (1, 0)
+
+
 def test_gradient_flows_through_a_split(recwarn):
     def step(x):
         y = x * 3
