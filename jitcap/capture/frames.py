@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import CodeType, FunctionType
 from typing import Any, Final, NamedTuple
 
@@ -25,13 +25,12 @@ def frame_for(s: Session, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[
         s.settle(keywords.twin)
     elif id(fn) in s.made and fn.__kwdefaults__ is not None:
         s.settle(fn.__kwdefaults__)  # it may be given those of another function
-    frame.fast = bind_arguments(
-        fn,
-        args,
-        kwargs,
-        fn.__kwdefaults__ if keywords is None else keywords.twin,
-        lambda field, holder, key: _default(s, fn, field, holder, key),
-    )
+    named = fn.__kwdefaults__ if keywords is None else keywords.twin
+    try:
+        frame.fast = bind_arguments(fn, args, kwargs, named, partial(_default, s, fn))
+    except TypeError:
+        _rely_on_absence(s, fn)
+        raise
     for i, name in enumerate(fn.__code__.co_freevars):
         frame.fast[name] = closure_cell(s, fn, i)
     return frame
@@ -98,15 +97,31 @@ _SPACE: Final = {"locals": locals}
 def _default(s: Session, fn: FunctionType, field: str, holder: Any, key: Any) -> Any:
     """One default value. A constant needs only that the holder is the same; others are loaded."""
     value = holder[key]
-    owner: Origin | None = s.outside.origin_of(fn)
     if id(fn) in s.made:
         return value
     if field == "__kwdefaults__":
         return s.getitem(s.getattr(fn, field), key)
-    place = s.defaults.get(id(fn))
-    if place is None:
-        place = s.defaults[id(fn)] = Attribute(owner or Fixed(fn, fn.__qualname__), field)
+    place = _defaults_of(s, fn)
     s.guard(Is, place, holder)
     if kind_of_class(type(value)).constant:
         return value
     return s.outside.load(value, Item(place, key))
+
+
+def _defaults_of(s: Session, fn: FunctionType) -> Origin:
+    place = s.defaults.get(id(fn))
+    if place is None:
+        owner: Origin = s.outside.origin_of(fn) or Fixed(fn, fn.__qualname__)
+        place = s.defaults[id(fn)] = Attribute(owner, "__defaults__")
+    return place
+
+
+def _rely_on_absence(s: Session, fn: FunctionType) -> None:
+    """Guards for a call that does not fit: there are no defaults that would make it fit."""
+    if id(fn) in s.made:
+        return
+    s.guard(Is, _defaults_of(s, fn), fn.__defaults__)
+    held, code = s.getattr(fn, "__kwdefaults__"), fn.__code__
+    if held is not None:
+        for name in code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]:
+            s.contains(name, held)

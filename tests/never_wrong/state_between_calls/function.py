@@ -81,6 +81,39 @@ def the_defaults_of_a_helper_are_replaced():
 
 
 @case("function")
+def a_call_that_does_not_fit_is_given_defaults():
+    def positional(x, scale):
+        return x * scale
+
+    def keyword(x, *, shift):
+        return x + shift
+
+    def filled(x, *, shift, scale):
+        return x * scale + shift
+
+    filled.__kwdefaults__ = {"scale": 2}
+
+    def tried(fn, x):
+        try:
+            return fn(x)
+        except TypeError:
+            return None
+
+    def step(x):
+        return tried(positional, x), tried(keyword, x), tried(filled, x)
+
+    def all_fit():
+        positional.__defaults__ = (3,)
+        keyword.__kwdefaults__ = {"shift": 5}
+        filled.__kwdefaults__["shift"] = 7
+
+    def one_does_not():
+        keyword.__kwdefaults__ = None
+
+    return scene(step, all_fit, one_does_not)
+
+
+@case("function")
 def the_defaults_of_the_step_are_replaced():
     def step(x, scale=2, *, shift=1):
         return x * scale + shift
