@@ -56,6 +56,7 @@ from eager.base import lazy_imports as _lazy_imports
 from eager.base.compat_warnings import STRIDED as _STRIDED
 from eager.base.compat_warnings import warn_once as _warn_once
 from eager.base.compilation import compile as compile
+from eager.base.dtype import WITHOUT_TENSORS as _WITHOUT_TENSORS
 from eager.base.dtype import DType as DType
 from eager.base.dtype import bfloat16 as bfloat16
 from eager.base.dtype import bool_ as bool_
@@ -80,7 +81,6 @@ from eager.base.process.threads import set_num_threads as set_num_threads
 from eager.base.stub_modules import export as export
 from eager.base.stub_modules import futures as futures
 from eager.base.stub_modules import fx as fx
-from eager.base.stub_modules import library as library
 from eager.base.stub_modules import mps as mps
 from eager.base.stub_modules import mtia as mtia
 from eager.base.stub_modules import onnx as onnx
@@ -115,6 +115,9 @@ from eager.core.registry import with_out as _with_out
 from eager.core.storage import TypedStorage as TypedStorage
 from eager.core.storage import UntypedStorage as UntypedStorage
 from eager.core.tensor import Tensor as Tensor
+from eager.cuda import Event as Event
+from eager.cuda import Stream as Stream
+from eager.custom_ops import library as library
 from eager.device import Size as Size
 from eager.device import default as _default
 from eager.device import device as device
@@ -292,6 +295,7 @@ globals().update(
 )
 
 globals().update(_FOREACH)
+globals().update(_WITHOUT_TENSORS)
 globals().update({each.__name__: each for each in legacy.LEGACY_CONSTRUCTORS})
 
 # Functions of eager.nn.functional that PyTorch has here too.

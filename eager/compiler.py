@@ -35,12 +35,8 @@ def disable(
     """`fn` with a mark that a compiler respects: it is called plainly, and a compiled program is
     split around its calls. Also `@disable()`.
 
-    `reason` is for readers. Raises NotImplementedError for `recursive=False`."""
-    if not recursive:
-        raise NotImplementedError(
-            "compiler.disable(recursive=False): what a plain function calls is plain, too; put "
-            "@jit on the functions it calls"
-        )
+    `reason` is for readers. With `recursive=False`, too, what it calls is plain, but for functions
+    that are compiled by themselves."""
     if fn is None:
         return functools.partial(disable, reason=reason)
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlparse
 from urllib.request import urlopen
 
 from eager.serialization import load as load_file
 
 _dir: list[Path] = []
+HASH_REGEX: Final = re.compile(r"-([a-f0-9]*)\.")  # the beginning of its SHA-256 in a file's name
 
 
 def get_dir() -> str:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from eager.core.tensor import Tensor
 
 __all__ = [
-    "handle_torch_function", "has_torch_function", "has_torch_function_unary",
+    "TorchFunctionMode", "handle_torch_function", "has_torch_function", "has_torch_function_unary",
     "has_torch_function_variadic", "is_tensor_like",
 ]  # fmt: skip
 
@@ -38,3 +38,20 @@ def handle_torch_function(
 def is_tensor_like(inp: Any) -> bool:
     """True for a tensor."""
     return isinstance(inp, Tensor)
+
+
+class TorchFunctionMode:
+    """The base of classes that PyTorch asks at each call of a function: they can be defined here,
+    and not entered."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise NotImplementedError
+
+    def __enter__(self) -> NoReturn:
+        raise RuntimeError(
+            f"{type(self).__name__}: calls of functions cannot be changed from outside here; "
+            "hooks of modules see their calls, and the profiler the operations"
+        )
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        """Nothing: it was not entered."""

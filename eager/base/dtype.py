@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import ml_dtypes
 import numpy as np
@@ -69,6 +69,46 @@ class DType:
         return by_name, (self.name,)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class NamedType:
+    """An element type that libraries name, in tables of what files have, and that no tensor has
+    here: it is no `DType`, and nothing takes it."""
+
+    name: str
+    in_files: np.dtype
+    category: int
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self.in_files.itemsize
+
+    @property
+    def is_floating_point(self) -> bool:
+        return self.category == FLOAT
+
+    @property
+    def is_signed(self) -> bool:
+        return self.category == FLOAT
+
+    @property
+    def is_complex(self) -> bool:
+        return False
+
+    @property
+    def np(self) -> NoReturn:
+        """Raises TypeError: functions ask for it to make a tensor."""
+        raise TypeError(f"there are no tensors of {self!r}, only the name of the type")
+
+    compute = np
+
+    def __repr__(self) -> str:
+        return f"eager.{self.name}"
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return named_type, (self.name,)
+
+
 def _dtype(name: str, np_type: object, category: int) -> DType:
     return DType(name, np.dtype(np_type), category)  # type: ignore[call-overload]
 
@@ -92,6 +132,27 @@ ALL: Final = (
 )  # fmt: skip
 _BY_NAME: Final = {d.name: d for d in ALL}
 _BY_NP: Final = {d.np: d for d in ALL}
+
+
+WITHOUT_TENSORS: Final = {
+    name: NamedType(name, np.dtype(stored), category)
+    for name, stored, category in (
+        ("uint16", np.uint16, INT),
+        ("uint32", np.uint32, INT),
+        ("uint64", np.uint64, INT),
+        ("float4_e2m1fn_x2", ml_dtypes.float4_e2m1fn, FLOAT),
+        ("float8_e4m3fn", ml_dtypes.float8_e4m3fn, FLOAT),
+        ("float8_e4m3fnuz", ml_dtypes.float8_e4m3fnuz, FLOAT),
+        ("float8_e5m2", ml_dtypes.float8_e5m2, FLOAT),
+        ("float8_e5m2fnuz", ml_dtypes.float8_e5m2fnuz, FLOAT),
+        ("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, FLOAT),
+    )
+}
+
+
+def named_type(name: str) -> NamedType:
+    """The type without tensors that is called `name`; KeyError otherwise."""
+    return WITHOUT_TENSORS[name]
 
 
 def by_name(name: str) -> DType:
@@ -167,6 +228,10 @@ def default_complex() -> DType:
     return complex128 if get_default_dtype() is float64 else complex64
 
 
+def _in_memory(dtype: DType | NamedType) -> np.dtype:
+    return dtype.in_files if isinstance(dtype, NamedType) else dtype.np
+
+
 def real_of(dtype: DType) -> DType:
     """The type of a complex number's parts; a real type itself."""
     return {complex64: float32, complex128: float64}.get(dtype, dtype)
@@ -180,12 +245,12 @@ def complex_of(dtype: DType) -> DType:
 class finfo:
     """The limits of a floating point type: bits, eps, max, min, tiny, resolution."""
 
-    def __init__(self, dtype: DType | None = None) -> None:
+    def __init__(self, dtype: DType | NamedType | None = None) -> None:
         dtype = get_default_dtype() if dtype is None else dtype
         if dtype.category < FLOAT:
             raise TypeError(f"finfo is for floating point types, got {dtype}; use iinfo")
-        info: Any = ml_dtypes.finfo(dtype.np)  # type: ignore[no-untyped-call]
-        self.dtype = real_of(dtype).name
+        info: Any = ml_dtypes.finfo(_in_memory(dtype))  # type: ignore[no-untyped-call]
+        self.dtype = dtype.name if isinstance(dtype, NamedType) else real_of(dtype).name
         self.bits = int(info.bits)
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
         self.tiny = self.smallest_normal = float(info.tiny)
@@ -200,10 +265,10 @@ class finfo:
 class iinfo:
     """The limits of an integer type: bits, min, max."""
 
-    def __init__(self, dtype: DType) -> None:
+    def __init__(self, dtype: DType | NamedType) -> None:
         if dtype.category != INT:
             raise TypeError(f"iinfo is for integer types, got {dtype}; use finfo")
-        info = np.iinfo(dtype.np)
+        info = np.iinfo(_in_memory(dtype))
         self.dtype = dtype.name
         self.bits, self.min, self.max = int(info.bits), int(info.min), int(info.max)
 
@@ -219,6 +284,8 @@ def named(kind: Any) -> Any:
     none."""
     if kind is None or isinstance(kind, DType):
         return kind
+    if isinstance(kind, NamedType):
+        return kind.np
     if type(kind) is not type or kind not in _OF_PYTHON:
         raise TypeError(f"a dtype is expected, such as eager.float32, got {kind!r}")
     return _OF_PYTHON[kind]

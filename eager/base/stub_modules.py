@@ -60,7 +60,7 @@ def absent(name: str, why: str, questions: str = "is_available") -> ModuleType:
         setattr(module, key, value)
         return value
 
-    vars(module).update(dict.fromkeys(questions.split(), _no), __getattr__=lookup)
+    vars(module).update(dict.fromkeys(questions.split(), _no), __getattr__=lookup, __path__=[])
     sys.modules[module.__name__] = module
     return module
 

@@ -275,6 +275,9 @@ def stream(stream: Stream | None) -> Iterator[None]:
         yield
 
 
+StreamContext = type(stream(None))  # of what it gives, for annotations
+
+
 # ---------------------------------------------------------------------------------- memory
 def _opened(device: Any) -> Pool | None:
     """A GPU that was used already: asking for its memory opens none."""

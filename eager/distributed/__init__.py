@@ -25,6 +25,7 @@
     shards          tensors of which each rank has its rows
     fsdp            parameters, gradients and state spread over the ranks
     state_dict      the states of models and optimizers, of parts or of the whole
+    tensor          names of layouts that are not there
 
 Imported when it is named. Programs ask `is_available()` first, as with PyTorch's builds.
 """
@@ -33,12 +34,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from eager.base.stub_modules import absent as _absent_module
 from eager.distributed import device_mesh as device_mesh
 from eager.distributed import fsdp as fsdp
 from eager.distributed import functional as functional
 from eager.distributed import nn as nn
 from eager.distributed import optim as optim
 from eager.distributed import state_dict as state_dict
+from eager.distributed import tensor as tensor
 from eager.distributed.collectives import P2POp as P2POp
 from eager.distributed.collectives import all_gather as all_gather
 from eager.distributed.collectives import all_gather_into_tensor as all_gather_into_tensor
@@ -114,6 +117,8 @@ from eager.distributed.subgroups import split_group as split_group
 from eager.distributed.sync_batch_norm import sync_batch_norm as sync_batch_norm
 from eager.distributed.work import Work as Work
 
+algorithms = _absent_module("distributed.algorithms", "all ranks take the same number of steps", "")
+_absent_module("distributed.algorithms.join", "all ranks take the same number of steps", "")
 all_gather_single, reduce_scatter_single = all_gather_into_tensor, reduce_scatter_tensor
 
 

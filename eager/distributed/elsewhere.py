@@ -19,7 +19,7 @@ _INSTEAD: Final = {
         "ScatterOptions",
     ),
     "DistributedDataParallel packs gradients by itself, and has no hooks of communication": (
-        "BuiltinCommHookType", "GradBucket", "Reducer", "algorithms",
+        "BuiltinCommHookType", "GradBucket", "Reducer",
     ),
     "start several collectives with async_op=True, or concatenate the tensors": (
         "all_gather_coalesced", "all_reduce_coalesced",
@@ -38,9 +38,7 @@ _INSTEAD: Final = {
         "shrink_group",
     ),
     "python -m jitcap.launch starts the processes": ("elastic", "launch", "run"),
-    "parameters are spread by dist.fsdp.fully_shard; other layouts are not there": (
-        "pipelining", "tensor",
-    ),
+    "parameters are spread by dist.fsdp.fully_shard; other layouts are not there": ("pipelining",),
     "call set_debug_level": ("config", "set_debug_level_from_env"),
     "use breakpoint() on one rank, `if dist.get_rank() == 0:`": ("breakpoint",),
     "the profiler has the collectives": ("record_comm",),

@@ -25,6 +25,7 @@ from eager.autograd.function import Function, once_differentiable
 from eager.autograd.graph import remade
 from eager.base.dataclass import dataclass
 from eager.base.dtype import DType
+from eager.base.stub_modules import Absent
 from eager.base.tree import mapped
 from eager.core.dispatch import tracing
 from eager.core.tensor import Tensor
@@ -37,6 +38,18 @@ from eager.nn.parameter import Parameter
 from eager.nn.utils.clip import clip_grad_norm_
 
 M = TypeVar("M", bound=Module)
+_WHY = "fully_shard(module, mp_policy=) spreads parameters; there is no other way of it"
+(
+    BackwardPrefetch, CPUOffload, CPUOffloadPolicy, FullStateDictConfig, FullyShardedDataParallel,
+    MixedPrecision, OffloadPolicy, ShardedStateDictConfig, ShardingStrategy, StateDictType,
+) = (
+    Absent(f"distributed.fsdp.{name}", _WHY)
+    for name in (
+        "BackwardPrefetch", "CPUOffload", "CPUOffloadPolicy", "FullStateDictConfig",
+        "FullyShardedDataParallel", "MixedPrecision", "OffloadPolicy", "ShardedStateDictConfig",
+        "ShardingStrategy", "StateDictType",
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

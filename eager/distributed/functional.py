@@ -115,3 +115,9 @@ def all_to_all_single(
 def wait_tensor(tensor: Tensor) -> Tensor:
     """The tensor: results of this module are there when they are returned."""
     return tensor
+
+
+# PyTorch's names for those that have derivatives, as all of these do.
+all_gather_tensor_autograd = all_gather_tensor
+reduce_scatter_tensor_autograd = reduce_scatter_tensor
+all_to_all_single_autograd = all_to_all_single

@@ -150,10 +150,14 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | Non
 
 
 def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
-    if mode not in ("fan_in", "fan_out"):
+    return calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
+
+
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    """The number of inputs or outputs; PyTorch's name, which programs use."""
+    if (mode := mode.lower()) not in ("fan_in", "fan_out"):
         raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
-    fan = _fans(tensor)[mode == "fan_out"]
-    return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+    return _fans(tensor)[mode == "fan_out"]
 
 
 def kaiming_uniform_(

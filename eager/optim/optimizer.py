@@ -26,6 +26,7 @@ from eager.ops.complex import view_as_complex, view_as_real
 from eager.ops.updates import is_elsewhere, is_unusual, is_written
 
 Params = Iterable[Any]
+ParamsT = Params  # its name in annotations of programs
 _NUMBERS: Final = frozenset({"mu_product", "eta", "mu"})  # of a state: of no element
 
 

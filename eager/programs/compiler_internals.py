@@ -6,6 +6,7 @@ Settings of PyTorch's compiler can be set, which is said once, and have no effec
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from types import ModuleType
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import eager
 from eager.base import plugins
 from eager.base.compat_warnings import warn_once
 from eager.base.misspelled import unknown
+from eager.base.stub_modules import absent
 
 _OURS: Final = ("graph_break", "mark_dynamic", "reset")  # names that both compilers have
 _SETTINGS: Final = ("_dynamo.config", "_functorch.config", "_inductor.config")
@@ -30,6 +32,8 @@ class _Dynamo(_Module):
 
     disable = staticmethod(eager.compiler.disable)
     is_compiling = staticmethod(eager.compiler.is_compiling)
+    allow_in_graph = staticmethod(eager.compiler.allow_in_graph)
+    assume_constant_result = staticmethod(eager.compiler.assume_constant_result)
 
     def __getattr__(self, name: str) -> Any:
         if name not in _OURS:
@@ -37,9 +41,17 @@ class _Dynamo(_Module):
         return plugins.compiler(name)
 
     @staticmethod
+    def mark_static_address(t: eager.Tensor, guard: bool = True) -> None:
+        """Nothing: compiled code is told the addresses of its tensors."""
+
+    @staticmethod
     def optimize(backend: Any = "inductor", *, nopython: bool = False, **options: Any) -> Any:
         """`compile(backend=, fullgraph=nopython)`, as a decorator."""
         return eager.compile(backend=backend, fullgraph=nopython, **options)
+
+
+class TransformGetItemToIndex(nullcontext[None]):
+    """`with`, in which mapped functions take tensors as indices: they always do."""
 
 
 class _Settings(_Module):
@@ -53,6 +65,12 @@ class _Settings(_Module):
         super().__setattr__(name, value)
 
 
+_CHILDREN: Final[dict[str, dict[str, Any]]] = {
+    "_trace_wrapped_higher_order_op": {"TransformGetItemToIndex": TransformGetItemToIndex},
+    "eval_frame": {},
+}
+
+
 def install() -> None:
     """Give `torch` these modules, `import torch._dynamo.config` included."""
     for name in _SETTINGS:
@@ -63,3 +81,7 @@ def install() -> None:
             vars(eager)[package].__path__ = []
         module = _Settings(f"torch.{name}")
         sys.modules[f"torch.{name}"] = vars(eager)[package].__dict__[child] = module
+    for child, names in _CHILDREN.items():
+        inner = absent(f"_dynamo.{child}", "an inner part of PyTorch's compiler", "")
+        vars(inner).update(names)
+        sys.modules[f"torch._dynamo.{child}"] = vars(eager)["_dynamo"].__dict__[child] = inner

@@ -21,6 +21,22 @@ from eager.programs import compiler_internals, missing
 
 API: Final = "2.13.0"  # of PyTorch: programs ask for the version, to know which names there are
 PACKAGES: Final = {"torch": "eager", "functorch": "eager.programs.functorch"}  # its name -> ours
+# Modules where PyTorch keeps what here lies elsewhere.
+_MODULES: Final = {
+    "torch._higher_order_ops": "eager.control_flow",
+    "torch._higher_order_ops.associative_scan": "eager.control_flow.scan",
+    "torch._higher_order_ops.cond": "eager.control_flow.cond",
+    "torch._higher_order_ops.scan": "eager.control_flow.scan",
+    "torch._higher_order_ops.while_loop": "eager.control_flow.while_loop",
+    "torch.amp.autocast_mode": "eager.amp",
+    "torch.amp.grad_scaler": "eager.amp",
+    "torch.cuda.random": "eager.cuda",
+    "torch.distributed._composable": "eager.distributed",
+    "torch.distributed._composable.fsdp": "eager.distributed.fsdp",
+    "torch.distributed._functional_collectives": "eager.distributed.functional",
+    "torch.distributed._tensor": "eager.distributed.tensor",
+    "torch.distributed.distributed_c10d": "eager.distributed",
+}
 
 
 def install() -> None:
@@ -54,7 +70,7 @@ class _Finder(MetaPathFinder):
         package, dot, rest = name.partition(".")
         if package not in PACKAGES:
             return None
-        ours = PACKAGES[package] + dot + rest
+        ours = _MODULES.get(name) or PACKAGES[package] + dot + rest
         try:
             module = import_module(ours)
         except ModuleNotFoundError as error:

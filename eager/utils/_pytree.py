@@ -76,9 +76,23 @@ def _names(node: Any) -> list[MappingKey]:
     return [MappingKey(key) for key in node]
 
 
+def _dict_flatten(node: Any) -> tuple[list[Any], Context]:
+    """The values and the keys of a mapping; PyTorch's name, as of the two below: programs register
+    their classes of mappings with them."""
+    return list(node.values()), list(node)
+
+
+def _dict_flatten_with_keys(node: Any) -> tuple[list[tuple[Any, Any]], Context]:
+    return [(MappingKey(key), value) for key, value in node.items()], list(node)
+
+
+def _dict_unflatten(values: Iterable[Any], context: Context) -> dict[Any, Any]:
+    return dict(zip(context, values, strict=True))
+
+
 def _mapping(make: Callable[[Any], Any]) -> NodeDef:
     return NodeDef(
-        lambda node: (list(node.values()), list(node)),
+        _dict_flatten,
         lambda children, keys: make(zip(keys, children, strict=True)),
         _names,
     )
@@ -132,6 +146,9 @@ def register_pytree_node(
         return [key for key, _ in flatten_with_keys_fn(node)[0]]
 
     SUPPORTED_NODES[cls] = NodeDef(flatten_fn, unflatten_fn, keys)
+
+
+_register_pytree_node = register_pytree_node  # its name in older PyTorch
 
 
 def is_namedtuple(obj: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eager.base.dtype import DType
+from eager.base.dtype import DType, NamedType
 from eager.device import device
 from jitcap.base.terms import Term, attribute, every, text
 
@@ -24,7 +24,7 @@ Bind = Callable[[Any], str]
 _LITERALS: Final = (int, str, bytes)
 _ATOMS: Final = frozenset({int, str, bytes, bool, type(None)})
 _MEMBERS: Final = _ATOMS | {type}  # classes are told apart by identity, if no metaclass hashes them
-_VALUES: Final = (DType, device, re.Pattern)
+_VALUES: Final = (DType, NamedType, device, re.Pattern)
 WIDE: Final = 2000  # bits: less than the 640 digits that Python writes always
 # Told by their text, in which nothing of the program's is asked.
 _TEXTUAL: Final = (complex, dt.date, dt.timedelta)

@@ -27,7 +27,7 @@ import numpy as np
 from eager import random
 from eager.base import dtype as dt
 from eager.base import lazy_imports
-from eager.base.dtype import DType
+from eager.base.dtype import DType, NamedType
 from eager.core import attributes, tape
 from eager.core.op import REGISTRY, Op
 from eager.device import Size, device, places
@@ -273,6 +273,7 @@ _WRITE: Final[dict[type, Callable[[Writer, Any], tuple[Any, ...]]]] = {
     slice: lambda w, v: ("slice", w.write(v.start), w.write(v.stop), w.write(v.step)),
     re.Pattern: lambda w, v: ("pattern", w.write(v.pattern), v.flags),
     DType: lambda w, v: ("DType", v.name),
+    NamedType: lambda w, v: ("NamedType", v.name),
     device: lambda w, v: ("device", v.type, v.index),
     np.ndarray: lambda w, v: ("array", *_array_parts(v)),
     ModuleType: _write_module,
@@ -373,7 +374,7 @@ def _key(value: Any) -> Any:
     if type(value) in (tuple, frozenset):
         for part in value:
             _key(part)
-    elif type(value) not in (*_PLAIN, bytes, complex, DType):
+    elif type(value) not in (*_PLAIN, bytes, complex, DType, NamedType):
         raise Unreadable("no key")
     return value
 
@@ -499,6 +500,7 @@ _READ: Final[dict[str, Callable[..., Any]]] = {
     "slice": lambda r, *parts: slice(*map(r._read, parts)),
     "pattern": _read_pattern,
     "DType": lambda r, name: dt.by_name(name),
+    "NamedType": lambda r, name: dt.named_type(name),
     "device": _read_device,
     "dtype": lambda r, name: DTYPES[name],
     "array": _read_array,

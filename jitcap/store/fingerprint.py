@@ -21,7 +21,7 @@ import numpy as np
 
 import eager
 from codegen.runtime.cache import digest
-from eager.base.dtype import DType
+from eager.base.dtype import DType, NamedType
 from eager.core.op import REGISTRY, Op
 from eager.device import device
 from eager.random import Generator
@@ -257,7 +257,7 @@ _BY_BASE: Final[tuple[tuple[Any, Callable[[Any], Iterator[Any]]], ...]] = (
     (GENERATORS, _bare),
 )
 _DESCRIBE: Final[dict[type, Callable[[Any], Iterator[Any]]]] = {
-    **dict.fromkeys((DType, device), _atom),
+    **dict.fromkeys((DType, NamedType, device), _atom),
     **dict.fromkeys((tuple, list), _sequence),
     **dict.fromkeys((set, frozenset), _set),
     **dict.fromkeys(

@@ -175,3 +175,81 @@ def test_a_tuple_of_no_length_in_an_annotation_says_nothing():
     assert [t.item() for t in three(eager.tensor(4.0))] == [2, 2, 4]
     with pytest.raises(TypeError, match="1"):
         custom_op("tests::halves_of_one", halves)(eager.tensor(4.0))
+
+
+def _mm(input: eager.Tensor, weight: eager.Tensor, ends: eager.Tensor) -> eager.Tensor:
+    """Rows up to each end times the matrix of their group, as libraries write it."""
+    out, start = eager.zeros(input.size(0), weight.size(2)), 0
+    for i, end in enumerate(ends.tolist()):
+        eager.mm(input[start:end], weight[i], out=out[start:end])
+        start = end
+    return out
+
+
+def _mm_back(ctx, g):
+    (input, weight), ends = ctx.saved_tensors, ctx.ends
+    gw = eager.stack([input[:1].T @ g[:1], input[1:].T @ g[1:]])
+    return eager.ops.tests.grouped.default(g, weight.mT, ends), gw, None
+
+
+def test_operations_under_the_names_of_pytorch():
+    library = eager.library
+
+    def keep(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:2])
+        ctx.ends = inputs[2]
+
+    library.custom_op("tests::grouped", _mm, mutates_args=(), schema="(Tensor, Tensor) -> Tensor")
+
+    @library.register_fake("tests::grouped")
+    def fake(input, weight, ends):
+        return eager.empty(input.size(0), weight.size(2))
+
+    library.register_autograd("tests::grouped", _mm_back, setup_context=keep)
+
+    @library.custom_op("tests::both", mutates_args=())
+    def both(x: eager.Tensor) -> tuple[eager.Tensor, eager.Tensor]:
+        return x + 1, x * 2
+
+    both.register_fake(lambda x: (eager.empty_like(x), eager.empty_like(x)))
+
+    def step(x, w):
+        out = eager.ops.tests.grouped(x, w, eager.tensor([1, 3]))
+        out.sin().sum().backward()
+        return out, both(out.detach())
+
+    x, w = (eager.randn(*s, requires_grad=True) for s in ((3, 2), (2, 2, 4)))
+    compiled = jit(step)
+    for _ in range(2):
+        out, pair = compiled(x, w)
+        grads, x.grad, w.grad = (x.grad, w.grad), None, None
+        plain, twice = step(x, w)
+        assert eager.equal(out, plain) and all(map(eager.equal, pair, twice))
+        assert all(eager.allclose(g, p.grad) for g, p in zip(grads, (x, w), strict=True))
+        x.grad = w.grad = None
+    assert (compiled.stats.splits, compiled.stats.compiles) == (0, 1)
+    expected = eager.cat([x[:1] @ w[0], x[1:] @ w[1]])
+    assert eager.allclose(plain, expected)
+    with pytest.raises(RuntimeError, match="there is no operation 'tests::none'"):
+        library.register_fake("tests::none", fake)
+    with pytest.raises(ValueError, match="names of arguments"):
+        library.custom_op("tests::unknown", _mm, mutates_args="unknown")
+    with pytest.raises(ValueError, match="there is an operation"):
+        library.custom_op("tests::both", _mm, mutates_args=())
+
+
+def test_a_type_that_no_tensor_has_is_a_constant():
+    kinds = {eager.uint16: 1.0, eager.float8_e4m3fn: 2.0, eager.float32: 3.0}
+
+    def step(x, kind):
+        if x.dtype in (eager.uint16, eager.float8_e5m2):
+            return x
+        return x * kinds[x.dtype] + eager.finfo(kind).max
+
+    compiled, x = jit(step), eager.ones(2)
+    for kind in (eager.float8_e5m2, eager.float16, eager.float8_e5m2):
+        assert eager.equal(compiled(x, kind), step(x, kind))
+    assert (compiled.stats.splits, compiled.stats.compiles) == (0, 2)
+    for refused in (lambda d: x.to(d), lambda d: eager.zeros(2, dtype=d), lambda d: x.sum(dtype=d)):
+        with pytest.raises(TypeError, match="no tensors of eager.uint32"):
+            jit(lambda refused=refused: refused(eager.uint32))()

@@ -25,12 +25,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from eager.base.stub_modules import absent as _absent
 from eager.distributed.checkpoint.background import async_save as async_save
 from eager.distributed.checkpoint.folder import checkpoints
 from eager.distributed.checkpoint.loading import load as load
 from eager.distributed.checkpoint.saving import save as save
 from eager.distributed.checkpoint.streams import RandomStreams as RandomStreams
 from eager.distributed.checkpoint.together import CheckpointException as CheckpointException
+
+_WHY = "a checkpoint is a folder with a metadata.json: save and load take its path"
+default_planner = _absent("distributed.checkpoint.default_planner", _WHY, "")
+format_utils = _absent("distributed.checkpoint.format_utils", _WHY, "")
+hf_storage = _absent("distributed.checkpoint.hf_storage", _WHY, "")
 
 
 def latest(folder: str | os.PathLike[str]) -> Path | None:

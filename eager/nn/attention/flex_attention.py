@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from eager.base import dtype as dt
 from eager.base.dataclass import dataclass
@@ -23,6 +23,21 @@ from eager.sizes.symint import sqrt
 
 ScoreMod: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 MaskMod: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+_DEFAULT_SPARSE_BLOCK_SIZE: Final = 128  # PyTorch's name, which libraries read
+
+
+class AuxRequest(NamedTuple):
+    """Request for more of `flex_attention` than its result: logarithms of sums, highest scores."""
+
+    lse: bool = False
+    max_scores: bool = False
+
+
+class AuxOutput(NamedTuple):
+    """Answer to an `AuxRequest`: (B, H, L) each, and None for what it did not ask for."""
+
+    lse: Tensor | None = None
+    max_scores: Tensor | None = None
 
 
 def noop_mask(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -84,7 +99,7 @@ def create_block_mask(
     Q_LEN: int,
     KV_LEN: int,
     device: Any = "cpu",
-    BLOCK_SIZE: Any = 128,
+    BLOCK_SIZE: Any = _DEFAULT_SPARSE_BLOCK_SIZE,
     _compile: bool = False,
 ) -> BlockMask:
     """The mask of `mask_mod(b, h, q, kv)`, which says what a query sees. Blocks are chosen where
@@ -110,13 +125,16 @@ def flex_attention(
     enable_gqa: bool = False,
     return_lse: bool = False,
     kernel_options: Any = None,
+    *,
+    return_aux: AuxRequest | None = None,
 ) -> Any:
     """softmax(mask(score_mod(query key^T * scale, b, h, q, kv))) value, of query (B, H, L, E), key
     (B, H, S, E) and value (B, H, S, V).
 
     A query that sees no key gets zeros. `scale` is 1/sqrt(E) by default. With `enable_gqa` key and
     value may have fewer heads, each for as many queries. With `return_lse` also the logarithm of
-    the sum of exponentials, (B, H, L). `kernel_options` is for PyTorch's kernels, and changes
+    the sum of exponentials, (B, H, L); with `return_aux` also an `AuxOutput` of what it asks for.
+    `kernel_options` is for PyTorch's kernels, and changes
     nothing. ValueError for tensors of other than 4 dimensions, for heads that do not fit, and for a
     mask of other lengths."""
     if not query.ndim == key.ndim == value.ndim == 4:
@@ -148,9 +166,13 @@ def flex_attention(
     total = weights.sum(-1, keepdim=True)
     weights = weights / where(total == 0.0, 1.0, total)
     out = weights.to(value.dtype) @ value
-    if not return_lse:
+    if not return_lse and return_aux is None:
         return out
-    return out, (total.log() + highest).squeeze(-1)
+    lse = (total.log() + highest).squeeze(-1)
+    if return_aux is None:
+        return out, lse
+    top = scores.detach().amax(-1) if return_aux.max_scores else None
+    return out, AuxOutput(lse if return_aux.lse else None, top)
 
 
 def _numbers(shape: Any, like: Tensor | None = None) -> tuple[Tensor, ...]:

@@ -30,7 +30,9 @@ from eager.nn.modules.hooks import (
 from eager.nn.modules.hooks import (
     register_module_full_backward_pre_hook as register_module_full_backward_pre_hook,
 )
+from eager.nn.modules.state import EXTRA as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401
 from eager.nn.modules.state import IncompatibleKeys as IncompatibleKeys
+from eager.nn.modules.state import IncompatibleKeys as _IncompatibleKeys  # noqa: F401
 from eager.nn.modules.state import State
 from eager.nn.parameter import Buffer, Parameter, zero_gradient
 from eager.ops.create import empty_like

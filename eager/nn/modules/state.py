@@ -29,7 +29,7 @@ class IncompatibleKeys(NamedTuple):
         )
 
 
-_EXTRA = "_extra_state"
+EXTRA = "_extra_state"
 _ASSIGN = "assign_to_params_buffers"  # in what `_load_from_state_dict` is told
 
 
@@ -124,7 +124,7 @@ class State(Tree):
         for name, value in self._own_state().items():
             destination[prefix + name] = value if keep_vars else value.detach()
         if type(self).get_extra_state is not State.get_extra_state:
-            destination[prefix + _EXTRA] = self.get_extra_state()
+            destination[prefix + EXTRA] = self.get_extra_state()
 
     def _own_state(self) -> dict[str, Tensor]:
         """This module's own parameters and persistent buffers that are not None."""
@@ -197,11 +197,11 @@ class State(Tree):
             elif strict:
                 missing_keys.append(prefix + name)
         takes_extra = type(self).set_extra_state is not State.set_extra_state
-        if takes_extra and prefix + _EXTRA in state_dict:
-            self.set_extra_state(state_dict[prefix + _EXTRA])
+        if takes_extra and prefix + EXTRA in state_dict:
+            self.set_extra_state(state_dict[prefix + EXTRA])
         elif takes_extra and strict:
-            missing_keys.append(prefix + _EXTRA)
-        known = {*own, *([_EXTRA] if takes_extra else ())}
+            missing_keys.append(prefix + EXTRA)
+        known = {*own, *([EXTRA] if takes_extra else ())}
         for key in state_dict if strict else ():
             name, dot, _ = key.removeprefix(prefix).partition(".")
             if key.startswith(prefix) and name not in (self._modules if dot else known):

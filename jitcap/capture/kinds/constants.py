@@ -22,7 +22,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from eager.base.dtype import DType
+from eager.base.dtype import DType, NamedType
 from eager.core.sym import SymNumber
 from eager.device import device
 from jitcap.base.breaks import Break
@@ -271,7 +271,7 @@ def _entries_of(s: Session, cls: type, value: Any) -> Any:
     return s.list_of(value) if issubclass(cls, list | tuple) else s.iter(value)
 
 
-@of(bytes, complex, range, DType, device, re.Pattern)
+@of(bytes, complex, range, DType, NamedType, device, re.Pattern)
 class ConstantKind(NativeKind):
     """Numbers, text, and other values without identity: guarded to be equal."""
 

@@ -94,7 +94,7 @@ def test_what_stands_at_the_top_of_scripts_runs(tmp_path):
         program["torch"].onnx.export,
         program["torch"].xpu.synchronize,
         program["torch"].cuda.CUDAGraph,
-        program["torch"].library.custom_op,
+        program["torch"].library.triton_op,
         program["torch"].optim.SparseAdam,
         program["torch"].cuda.nvtx.range_push,
     ):

@@ -93,6 +93,103 @@ def test_a_program_for_pytorch(tmp_path):
     assert (ran.returncode, ran.stdout.splitlines()[-1]) == (3, "['3'] __main__ True")
 
 
+LIBRARY = """
+import torch
+import torch.types
+import torch.utils._pytree as pytree
+from torch import nn
+from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+from torch._higher_order_ops.associative_scan import associative_scan
+from torch.amp.autocast_mode import autocast
+from torch.distributed._composable.fsdp import fully_shard
+from torch.distributed._functional_collectives import all_to_all_single_autograd, wait_tensor
+from torch.distributed.algorithms.join import Join
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+from torch.distributed.fsdp import CPUOffloadPolicy, FullyShardedDataParallel
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+from torch.distributed.tensor.parallel import ColwiseParallel
+from torch.distributed.tensor.placement_types import _StridedShard
+from torch.hub import HASH_REGEX
+from torch.nn.attention.flex_attention import _DEFAULT_SPARSE_BLOCK_SIZE, AuxRequest, flex_attention
+from torch.nn.init import _calculate_correct_fan
+from torch.nn.modules.module import _EXTRA_STATE_KEY_SUFFIX, _IncompatibleKeys
+from torch.optim.optimizer import ParamsT
+from torch.overrides import TorchFunctionMode
+
+
+class Output(dict):
+    pass
+
+
+class Mode(TorchFunctionMode):
+    pass
+
+
+def apart(
+    x: "torch.types.Number", on: torch.cuda.Stream | torch.Stream | None = None
+) -> torch.cuda.StreamContext:
+    return torch.cuda.stream(on)
+
+
+pytree.register_pytree_node(
+    Output,
+    pytree._dict_flatten,
+    lambda values, context: Output(pytree._dict_unflatten(values, context)),
+    flatten_with_keys_fn=pytree._dict_flatten_with_keys,
+)
+found = Output(a=torch.ones(2), b=[torch.zeros(1)])
+print(pytree.tree_map(torch.sum, found), pytree.tree_flatten_with_path(found)[0][1][0])
+x = nn.Parameter(torch.ones(2, 3))
+print(isinstance(x, DTensor), isinstance(x, (FullyShardedDataParallel, DTensor)), Shard(0), Partial())
+print(Shard(1) == Shard(1), Shard(1).is_shard(0), Replicate().is_replicate(), Partial().is_partial())
+torch._dynamo.mark_static_address(x)
+with TransformGetItemToIndex(), apart(1):
+    print(associative_scan(torch.add, torch.arange(4), dim=0).tolist())
+print(HASH_REGEX.search("net-0123abcd.pth").group(1), _calculate_correct_fan(x, "FAN_OUT"))
+print({torch.uint16: "U16", torch.float8_e4m3fn: "F8"}[torch.uint16], torch.finfo(torch.float8_e5m2).max)
+print(torch.float8_e4m3fn.itemsize, torch.uint32.is_signed, torch.uint8.is_signed, torch.bool.is_signed)
+q = torch.randn(1, 1, 3, 2)
+out, aux = flex_attention(q, q, q, return_aux=AuxRequest(lse=True, max_scores=True))
+scores = q @ q.mT / 2**0.5
+print(torch.allclose(aux.lse, scores.logsumexp(-1)), torch.allclose(aux.max_scores, scores.amax(-1)))
+for refused in (
+    lambda: torch.zeros(2, dtype=torch.uint16),
+    lambda: x.to(torch.float8_e5m2),
+    lambda: torch.tensor([1], dtype=torch.uint64),
+    lambda: distribute_tensor(x),
+    lambda: Mode().__enter__(),
+):
+    try:
+        refused()
+    except (RuntimeError, TypeError) as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_what_libraries_name_at_their_top(tmp_path):
+    (tmp_path / "program.py").write_text(LIBRARY)
+    ran = run(tmp_path)
+    assert "Traceback" not in ran.stderr and "fsdp.CPUOffloadPolicy" in ran.stderr
+    assert ran.stdout.splitlines() == [
+        "{'a': tensor(2.), 'b': [tensor(0.)]} (MappingKey(key='b'), SequenceKey(idx=0))",
+        "False False Shard(dim=0) Partial(reduce_op='sum')",
+        "True False True True",
+        "[0, 1, 3, 6]",
+        "0123abcd 2",
+        "U16 57344.0",
+        "1 False False False",
+        "True True",
+        "TypeError there are no tensors of eager.uint16, only the name of the type",
+        "TypeError there are no tensors of eager.float8_e5m2, only the name of the type",
+        "TypeError there are no tensors of eager.uint64, only the name of the type",
+        "RuntimeError distributed.tensor.distribute_tensor: parameters are spread by "
+        "dist.fsdp.fully_shard; other layouts are not there",
+        "RuntimeError Mode: calls of functions cannot be changed from outside here; hooks of "
+        "modules see their calls, and the profiler the operations",
+    ]
+
+
 STARTS = """
 import importlib.util, os, sys
 
