@@ -86,6 +86,7 @@ from eager.base.stub_modules import mtia as mtia
 from eager.base.stub_modules import onnx as onnx
 from eager.base.stub_modules import quantization as quantization
 from eager.base.stub_modules import xpu as xpu
+from eager.checks import CHECKS as _CHECKS
 from eager.construct import buffers as buffers
 from eager.construct import interop as interop
 from eager.construct import shared_memory as shared_memory
@@ -168,6 +169,10 @@ for _name, _home in (("profiler", profiler), ("variable", autograd)):  # more of
 is_anomaly_enabled = _anomaly.is_anomaly_enabled
 is_anomaly_check_nan_enabled = _anomaly.is_anomaly_check_nan_enabled
 vmap = func.vmap
+Future = jit.Future
+SymBool, SymFloat, SymInt = (  # programs ask for them: no value is one, not where sizes vary
+    type(name, (), {"__module__": "eager"}) for name in ("SymBool", "SymFloat", "SymInt")
+)
 bool = bool_
 dtype = DType
 # Modules of PyTorch's that lie in a room here, and two that pickled tensors name.
@@ -238,12 +243,6 @@ def set_num_interop_threads(num: _int) -> None:
         )
 
 
-def _assert(condition: Any, message: str) -> None:
-    """`assert`, as programs that PyTorch traces write it."""
-    if not condition:
-        raise AssertionError(message)
-
-
 def typename(obj: Any) -> str:
     """The name of a tensor's type ("eager.FloatTensor"), or of a class or another object's class
     with its module."""
@@ -294,8 +293,7 @@ globals().update(
     }
 )
 
-globals().update(_FOREACH)
-globals().update(_WITHOUT_TENSORS)
+globals().update({**_FOREACH, **_CHECKS, **_WITHOUT_TENSORS})
 globals().update({each.__name__: each for each in legacy.LEGACY_CONSTRUCTORS})
 
 # Functions of eager.nn.functional that PyTorch has here too.

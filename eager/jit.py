@@ -6,8 +6,11 @@ together with the step that calls them.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from itertools import repeat
+from types import UnionType
+from typing import Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
 from eager.nn.modules.module import Module
 
@@ -26,6 +29,7 @@ __all__ = [
     "interface",
     "is_scripting",
     "is_tracing",
+    "isinstance",
     "optimize_for_inference",
     "script",
     "script_if_tracing",
@@ -34,6 +38,8 @@ __all__ = [
     "unused",
     "wait",
 ]  # fmt: skip
+
+__path__: list[str] = []  # PyTorch has it in parts: `from torch.jit.annotations import List`
 
 
 class ScriptModule(Module):
@@ -97,6 +103,24 @@ class Future(Generic[T]):
 
     def done(self) -> bool:
         return True
+
+
+def isinstance(obj: Any, target_type: Any) -> bool:
+    """True if a value is of a type, which may be one of `typing`: `Optional[List[int]]`."""
+    kinds, inside = get_origin(target_type) or target_type, get_args(target_type)
+    if kinds in (Union, UnionType):
+        return any(isinstance(obj, each) for each in inside)
+    if target_type is None or not builtins.isinstance(obj, kinds):
+        return target_type is obj is None
+    if not inside:
+        return True
+    if kinds is tuple:
+        return len(obj) == len(inside) and all(map(isinstance, obj, inside))
+    if kinds is dict:
+        return all(map(isinstance, obj, repeat(inside[0]))) and all(
+            map(isinstance, obj.values(), repeat(inside[1]))
+        )
+    return all(map(isinstance, obj, repeat(inside[0])))
 
 
 def is_scripting() -> bool:

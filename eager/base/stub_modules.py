@@ -36,6 +36,9 @@ class Absent:
             tell(f"eager.{self.__name__}")
         raise RuntimeError(f"{self.__name__}: {self._why}")
 
+    def __getitem__(self, parameters: Any) -> Absent:
+        return self  # `Future[Tensor]` in an annotation
+
     def __instancecheck__(self, value: object) -> bool:
         return False  # nothing is one
 

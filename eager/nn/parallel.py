@@ -11,7 +11,14 @@ from typing import Any
 
 from eager.base import lazy_imports
 from eager.base.misspelled import unknown
+from eager.base.stub_modules import Absent
 from eager.nn.modules.module import Module
+
+__path__: list[str] = []  # PyTorch has it in parts: `from torch.nn.parallel.distributed import ...`
+gather, parallel_apply, replicate, scatter = (
+    Absent(f"nn.parallel.{name}", "tensors live on one device: there is nothing to distribute")
+    for name in ("gather", "parallel_apply", "replicate", "scatter")
+)
 
 
 class DataParallel(Module):

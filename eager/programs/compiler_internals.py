@@ -1,4 +1,5 @@
-"""At the edge: `torch._dynamo` and its like, which programs reach into. a name -> what is here.
+"""At the edge: `torch._dynamo`, `torch._C` and their like, which programs reach into. a name ->
+what is here.
 
 Settings of PyTorch's compiler can be set, which is said once, and have no effect.
 """
@@ -15,6 +16,7 @@ from eager.base import plugins
 from eager.base.compat_warnings import warn_once
 from eager.base.misspelled import unknown
 from eager.base.stub_modules import absent
+from eager.core.mode import mode
 
 _OURS: Final = ("graph_break", "mark_dynamic", "reset")  # names that both compilers have
 _SETTINGS: Final = ("_dynamo.config", "_functorch.config", "_inductor.config")
@@ -54,6 +56,38 @@ class TransformGetItemToIndex(nullcontext[None]):
     """`with`, in which mapped functions take tensors as indices: they always do."""
 
 
+class _Core(_Module):
+    """`torch._C`: of what PyTorch has in C++, what packages name."""
+
+    _TensorBase = TensorBase = eager.Tensor
+    Generator, Size, device, dtype = eager.Generator, eager.Size, eager.device, eager.dtype
+    _nn, _VariableFunctions = eager.nn.functional, eager
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_jit_"):
+            raise unknown(self.__name__, name)
+        return lambda *on: warn_once(
+            name, f"{self.__name__}.{name} is of TorchScript's compiler: it has no effect here"
+        )
+
+    @staticmethod
+    def _log_api_usage_once(name: str) -> None:
+        """Nothing: PyTorch counts uses there."""
+
+    @staticmethod
+    def _are_functorch_transforms_active() -> bool:
+        """True in a mapped function."""
+        return bool(mode.levels)
+
+    @staticmethod
+    def _get_tracing_state() -> None:
+        """None: no TorchScript is being traced."""
+
+    @staticmethod
+    def _get_privateuse1_backend_name() -> str:
+        return "privateuseone"
+
+
 class _Settings(_Module):
     """`torch._dynamo.config` and its like."""
 
@@ -65,14 +99,23 @@ class _Settings(_Module):
         super().__setattr__(name, value)
 
 
-_CHILDREN: Final[dict[str, dict[str, Any]]] = {
-    "_trace_wrapped_higher_order_op": {"TransformGetItemToIndex": TransformGetItemToIndex},
-    "eval_frame": {},
+# Parts that are not here, and what they answer to those who ask.
+_ABSENT: Final[dict[str, dict[str, Any]]] = {
+    "_dynamo._trace_wrapped_higher_order_op": {"TransformGetItemToIndex": TransformGetItemToIndex},
+    "_dynamo.eval_frame": {},
+    "_subclasses": {},
+    "_subclasses.fake_tensor": {"is_fake": lambda tensor: False},
+    "fx.experimental": {},
+    "fx.experimental.proxy_tensor": {"get_proxy_mode": lambda: None},
+    "fx.experimental.symbolic_shapes": dict.fromkeys(
+        ("guard_or_false", "guard_or_true", "statically_known_true"), bool
+    ),
 }
 
 
 def install() -> None:
     """Give `torch` these modules, `import torch._dynamo.config` included."""
+    vars(eager)["_C"] = sys.modules["torch._C"] = _Core("torch._C")
     for name in _SETTINGS:
         package, _, child = name.partition(".")
         if package not in vars(eager):
@@ -81,7 +124,9 @@ def install() -> None:
             vars(eager)[package].__path__ = []
         module = _Settings(f"torch.{name}")
         sys.modules[f"torch.{name}"] = vars(eager)[package].__dict__[child] = module
-    for child, names in _CHILDREN.items():
-        inner = absent(f"_dynamo.{child}", "an inner part of PyTorch's compiler", "")
-        vars(inner).update(names)
-        sys.modules[f"torch._dynamo.{child}"] = vars(eager)["_dynamo"].__dict__[child] = inner
+    for name, answers in _ABSENT.items():
+        parent, _, child = name.rpartition(".")
+        inner = absent(name, "an inner part of PyTorch's compiler", "")
+        vars(inner).update(answers)
+        home = sys.modules[f"torch.{parent}"] if parent else eager
+        sys.modules[f"torch.{name}"] = vars(home)[child] = inner

@@ -36,13 +36,21 @@ _MODULES: Final = {
     "torch.distributed._functional_collectives": "eager.distributed.functional",
     "torch.distributed._tensor": "eager.distributed.tensor",
     "torch.distributed.distributed_c10d": "eager.distributed",
+    "torch.jit.annotations": "typing",
+    "torch.nn.parallel.data_parallel": "eager.nn.parallel",
+    "torch.nn.parallel.distributed": "eager.nn.parallel",
+    "torch.nn.parallel.scatter_gather": "eager.nn.parallel",
+    "torch.utils.data._utils": "eager.utils.data",
+    "torch.utils.data._utils.collate": "eager.utils.data.collate",
+    "torch.utils.data._utils.pin_memory": "eager.utils.data.collate",
+    "torch.utils.data._utils.worker": "eager.utils.data.worker",
 }
 
 
 def install() -> None:
     """Let `import torch` mean `eager` in this process, from now on."""
     sys.meta_path.insert(0, _Finder())
-    vars(eager)["__version__"] = API
+    vars(eager).update(__version__=API, torch=eager)  # `torch.torch`: PyTorch imports itself
     for name, module in list(sys.modules.items()):  # with those that are no files
         if name.partition(".")[0] == "eager":
             sys.modules["torch" + name.removeprefix("eager")] = module

@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Final, cast
 
 from eager.base.compat_warnings import ignore, warn
 from eager.core.registry import public
@@ -30,6 +30,7 @@ from eager.serialization.torch_zip import get_safe_globals as get_safe_globals
 from eager.serialization.torch_zip import safe_globals as safe_globals
 
 File = str | os.PathLike[str] | BinaryIO
+DEFAULT_PROTOCOL: Final = 2  # of the pickles that `torch.save` writes; a default of programs
 _FORMATS = ("torch", "eager", "safetensors")
 
 

@@ -22,7 +22,7 @@ _RANKS: Final = (
 )  # fmt: skip
 _READ: Final = (
     "eager.nn.modules", "eager.nn.utils", "eager.optim", "eager.utils", "eager.amp",
-    "eager.distributions", "eager.einops", "eager.random.fork", "eager.sparse",
+    "eager.checks", "eager.distributions", "eager.einops", "eager.random.fork", "eager.sparse",
     *(f"eager.distributed.{name}" for name in _RANKS),
 )  # fmt: skip
 _OWN: Final = frozenset({"eager", "jitcap", "codegen", "numpy"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from eager.autograd.function import Function
@@ -259,6 +260,19 @@ class Hooked:
         except Exception:
             call.run_rest(after)
             raise
+
+    @property
+    def _backward_hooks(self) -> Mapping[int, Any]:
+        return self._hooks_of(BACKWARD)
+
+    @property
+    def _backward_pre_hooks(self) -> Mapping[int, Any]:
+        return self._hooks_of(BACKWARD_PRE)
+
+    def _hooks_of(self, kind: str) -> Mapping[int, Any]:
+        """The hooks of a kind, to look at: programs ask whether a module has some."""
+        pairs = ((key, _pair(entry)) for key, entry in self._forward_hooks.items())
+        return MappingProxyType({key: hook for key, (hook, its) in pairs if its is kind})
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import copy
+import re
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -11,26 +13,32 @@ from eager.construct.interop import tensor
 from eager.core.tensor import Tensor
 from eager.ops.move import stack
 
+# The functions that join samples, by type, or by types: of PyTorch's names, which programs extend.
+Joins: TypeAlias = dict[Any, Callable[..., Any]]
+np_str_obj_array_pattern: Final = re.compile(r"[SaUO]")  # of the types that no tensor has
+
 
 def default_collate(batch: Sequence[Any]) -> Any:
     """Samples joined along a new first dimension, structure by structure: tensors, arrays and
     numbers become tensors; strings stay as they are; tuples, lists, dicts and named tuples hold
     collated parts. TypeError for what cannot be joined."""
-    first = batch[0]
-    if isinstance(first, Tensor):
-        return stack(batch)
-    if isinstance(first, np.ndarray):
-        return tensor(np.stack(batch))
-    if isinstance(first, bool | int | float | np.generic):
-        return tensor(np.array(batch)) if isinstance(first, np.generic | float) else tensor(batch)
-    if isinstance(first, str | bytes):
-        return batch
+    return collate(batch, collate_fn_map=default_collate_fn_map)
+
+
+def collate(batch: Sequence[Any], *, collate_fn_map: Joins | None = None) -> Any:
+    """Samples joined as `default_collate` does, those of the types that `collate_fn_map` has by its
+    functions. It may also be given more types for good: `default_collate_fn_map.update(...)`."""
+    first, joins = batch[0], collate_fn_map or {}
+    for kind in (type(first), *joins):  # the very type goes before its base classes
+        if kind in joins and isinstance(first, kind):
+            return joins[kind](batch, collate_fn_map=joins)
     if isinstance(first, Mapping):
-        return {key: default_collate([sample[key] for sample in batch]) for key in first}
+        columns = {key: [sample[key] for sample in batch] for key in first}
+        return _like(first, {k: collate(v, collate_fn_map=joins) for k, v in columns.items()})
     if isinstance(first, tuple | list):
         if any(len(sample) != len(first) for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
-        parts = [default_collate(part) for part in zip(*batch, strict=True)]
+        parts = [collate(part, collate_fn_map=joins) for part in zip(*batch, strict=True)]
         if hasattr(first, "_fields"):
             return type(first)(*parts)
         return parts
@@ -40,12 +48,65 @@ def default_collate(batch: Sequence[Any]) -> Any:
     )
 
 
+def _like(first: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
+    """The parts in a mapping of the type of `first`, where it can be made."""
+    try:
+        if not isinstance(first, MutableMapping):
+            return type(first)(parts)  # type: ignore[call-arg]
+        made = copy.copy(first)
+        made.update(parts)
+        return made
+    except TypeError:
+        return parts
+
+
+def collate_tensor_fn(batch: Any, *, collate_fn_map: Joins | None = None) -> Tensor:
+    """Tensors of one size, stacked."""
+    return stack(batch)
+
+
+def collate_numpy_array_fn(batch: Any, *, collate_fn_map: Joins | None = None) -> Tensor:
+    """Arrays of one shape, stacked."""
+    return tensor(np.stack(batch))
+
+
+def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: Joins | None = None) -> Tensor:
+    """NumPy's numbers as a tensor of their type."""
+    return tensor(np.array(batch))
+
+
+def collate_float_fn(batch: Any, *, collate_fn_map: Joins | None = None) -> Tensor:
+    """Floats as a tensor of float64."""
+    return tensor(np.array(batch))
+
+
+def collate_int_fn(batch: Any, *, collate_fn_map: Joins | None = None) -> Tensor:
+    """Ints, or bools, as a tensor."""
+    return tensor(batch)
+
+
+def collate_str_fn(batch: Any, *, collate_fn_map: Joins | None = None) -> Any:
+    """Strings as they are."""
+    return batch
+
+
+default_collate_fn_map: Joins = {
+    Tensor: collate_tensor_fn,
+    np.ndarray: collate_numpy_array_fn,
+    (np.bool_, np.number, np.object_): collate_numpy_scalar_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
+}
+
+
 def default_convert(data: Any) -> Any:
     """Arrays as tensors, in any structure; everything else as it is."""
     if isinstance(data, np.ndarray | np.generic):
         return tensor(data)
     if isinstance(data, Mapping):
-        return {key: default_convert(value) for key, value in data.items()}
+        return _like(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(default_convert(x) for x in data))
     if isinstance(data, tuple | list):

@@ -183,6 +183,24 @@ class Refuses(nn.Module):
         return x * 2
 
 
+def test_hooks_of_gradients_can_be_asked_for():
+    layer = nn.Linear(2, 2)
+    assert len(layer._backward_hooks) == len(layer._backward_pre_hooks) == 0
+
+    def hook(*args):
+        return None
+
+    layer.register_forward_hook(hook)
+    after = layer.register_full_backward_hook(hook)
+    before = layer.register_full_backward_pre_hook(hook)
+    assert dict(layer._backward_hooks) == {after.id: hook}
+    assert dict(layer._backward_pre_hooks) == {before.id: hook}
+    with pytest.raises(AttributeError):
+        layer._backward_hooks.clear()
+    after.remove()
+    assert len(layer._backward_hooks) == 0 and len(layer._backward_pre_hooks) == 1
+
+
 def test_hooks_that_are_always_called():
     m, seen = Refuses(), []
     m.register_forward_hook(lambda mod, args, out: seen.append(out is None), always_call=True)

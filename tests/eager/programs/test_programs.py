@@ -190,6 +190,61 @@ def test_what_libraries_name_at_their_top(tmp_path):
     ]
 
 
+INNER = """
+from typing import Optional
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, is_fake
+from torch.futures import Future
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.fx.experimental.symbolic_shapes import guard_or_false
+from torch.jit.annotations import List
+from torch.nn.parallel.distributed import DistributedDataParallel as DDP
+from torch.nn.parallel.scatter_gather import gather, scatter
+from torch.serialization import DEFAULT_PROTOCOL
+from torch.utils.data._utils.collate import collate, default_collate_fn_map
+from torch.utils.data._utils.pin_memory import default_convert
+from torch.utils.data._utils.worker import get_worker_info
+
+torch._C._log_api_usage_once("package.layer")
+torch._C._jit_set_profiling_mode(False)
+torch._C._jit_set_profiling_mode(False)
+x = torch.torch.ones(2)
+
+
+def later(x: Future[torch.Tensor]) -> List[Optional[int]]:
+    return [3]
+
+
+assert DDP is torch.nn.parallel.DistributedDataParallel and torch.utils.data._utils.collate
+assert isinstance(x, torch._C._TensorBase) and issubclass(torch.nn.Parameter, torch.Tensor)
+assert not isinstance(x, (FakeTensor, torch.Future, torch.SymInt, torch.SymFloat)) or is_fake(x)
+assert get_proxy_mode() is torch._C._get_tracing_state() is None and guard_or_false(x.dim() == 1)
+assert torch._C._nn.gelu is torch.nn.functional.gelu and torch._C._VariableFunctions.relu
+assert not torch._C._are_functorch_transforms_active()
+print(torch.vmap(lambda x: x + torch._C._are_functorch_transforms_active())(x).tolist())
+print(torch.jit.isinstance(later(x), List[Optional[int]]), torch.jit.isinstance([x], List[int]))
+try:
+    torch._C._no_such
+except AttributeError as error:
+    print(error)
+"""
+
+
+def test_inner_names_that_packages_read(tmp_path):
+    (tmp_path / "program.py").write_text(INNER)
+    ran = run(tmp_path)
+    assert ran.stdout.splitlines() == [
+        "[2.0, 2.0]", "True False", "module 'torch._C' has no attribute '_no_such'",
+    ]  # fmt: skip
+    assert ran.returncode == 0 and ran.stderr.count("of TorchScript's compiler") == 1
+    listed = ran.stderr.partition("of what the program names:\n")[2]
+    assert {row.split(": ")[1] for row in listed.splitlines()} <= {
+        "torch._C._no_such", "torch._subclasses.fake_tensor.FakeTensor", "torch.futures.Future",
+        "torch.nn.parallel.scatter_gather.gather", "torch.nn.parallel.scatter_gather.scatter",
+    }  # fmt: skip
+
+
 STARTS = """
 import importlib.util, os, sys
 
@@ -327,6 +382,20 @@ def test_names_that_programs_have_in_annotations_and_questions():
     assert issubclass(jit.ScriptModule, nn.Module)
     forked = jit.fork(layer, x)
     assert forked.done() and jit.wait(forked).tolist() == forked.value().tolist()
+    assert isinstance(forked, eager.Future)
+
+
+@pytest.mark.parametrize("annotation", [
+    int, float, bool, list[int], list[list[int]], tuple[int, str], tuple[int], dict[str, int],
+    int | None, list[int | None],
+])  # fmt: skip
+def test_values_of_annotated_types(annotation):
+    jit = eager.jit
+    torch = pytest.importorskip("torch")
+    values = (1, 1.0, True, None, [1], ["a"], [[1]], [None, 1], (1, "a"), (1,), {"a": 1}, {1: 1})
+    for value in values:
+        assert jit.isinstance(value, annotation) is torch.jit.isinstance(value, annotation), value
+    assert jit.isinstance(eager.ones(1), eager.Tensor) and jit.isinstance([], list[int])
 
 
 def test_reasons_are_those_of_names_that_pytorch_has():

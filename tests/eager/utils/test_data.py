@@ -1,13 +1,14 @@
 """Datasets, samplers, the loader: what comes out, in which order."""
 
 import tracemalloc
-from collections import namedtuple
+from collections import OrderedDict, UserDict, defaultdict, namedtuple
 
 import numpy as np
 import pytest
 
 eager = pytest.importorskip("eager")
 from eager.utils import data  # noqa: E402
+from eager.utils.data import collate  # noqa: E402
 
 
 def dataset(n=10):
@@ -70,6 +71,43 @@ def test_collate_keeps_named_tuples_and_floats():
     assert out.y.dtype is eager.bool
     with pytest.raises(TypeError):
         data.default_collate([object()])
+
+
+class Pair:
+    pass
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda lib: [OrderedDict(b=1, a=[1.0]), OrderedDict(b=2, a=[2.0])],
+        lambda lib: [defaultdict(list, a=lib.ones(2)), defaultdict(list, a=lib.zeros(2))],
+        lambda lib: [UserDict(a=1), UserDict(a=2)],
+        lambda lib: [np.ones(2), np.zeros(2)],
+        lambda lib: [np.float32(1), np.float32(2)],
+        lambda lib: [(True, "a", b"b", 2.0), (False, "c", b"d", 3.0)],
+        lambda lib: [{"a": Pair(), "b": [lib.ones(1)]}, {"a": Pair(), "b": [lib.zeros(1)]}],
+    ],
+)
+def test_collate_keeps_mappings_and_takes_types_of_the_programs(made):
+    torch = pytest.importorskip("torch")
+    from torch.utils.data._utils.collate import default_collate_fn_map as of_torch
+
+    for joins in (collate.default_collate_fn_map, of_torch):
+        joins[Pair] = lambda batch, *, collate_fn_map: len(batch) * [collate_fn_map is not None]
+    try:
+        ours = data.default_collate(made(eager))
+        want = torch.utils.data.default_collate(made(torch))
+    finally:
+        del collate.default_collate_fn_map[Pair], of_torch[Pair]
+    assert type(ours).__name__ == type(want).__name__
+    assert repr(ours).replace("eager.", "torch.") == repr(want)
+    converted = data.default_convert(made(eager)[0])
+    assert (
+        type(converted).__name__ == type(torch.utils.data.default_convert(made(torch)[0])).__name__
+    )
+    with pytest.raises(TypeError):
+        data.default_collate([Pair()])
 
 
 def test_split_and_subsets():
