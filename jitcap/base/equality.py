@@ -23,8 +23,8 @@ from jitcap.base.terms import Term, attribute, every, text
 Bind = Callable[[Any], str]
 _LITERALS: Final = (int, str, bytes)
 _ATOMS: Final = frozenset({int, str, bytes, bool, type(None)})
-_MEMBERS: Final = _ATOMS | {type}  # classes are told apart by identity, if no metaclass hashes them
 _VALUES: Final = (DType, NamedType, device, re.Pattern)
+_MEMBERS: Final = _ATOMS | {type}
 WIDE: Final = 2000  # bits: less than the 640 digits that Python writes always
 # Told by their text, in which nothing of the program's is asked.
 _TEXTUAL: Final = (complex, dt.date, dt.timedelta)
@@ -39,7 +39,7 @@ def comparable(value: Any) -> bool:
     if kind in (tuple, list):
         return all(type(x) in _ATOMS for x in value)
     if kind in (frozenset, set):
-        return all(type(x) in _MEMBERS for x in value)
+        return all(map(_is_member, value))
     if isinstance(value, np.generic):
         return not value.dtype.hasobject
     if kind in _ZONED:
@@ -49,6 +49,16 @@ def comparable(value: Any) -> bool:
         or kind in (range, *_VALUES, *_TEXTUAL)
         or issubclass(kind, int | float | complex | str | bytes | np.dtype)
     )
+
+
+def _is_member(x: Any) -> bool:
+    """True for members of sets that are guarded: classes are told apart by identity, if no
+    metaclass hashes them."""
+    kind: Any = type(x)
+    if kind in _MEMBERS:
+        return True
+    own = kind.__hash__ is not type.__hash__ or kind.__eq__ is not type.__eq__
+    return issubclass(kind, type) and not own
 
 
 def condition(value: Any, v: Term, bind: Bind) -> Term:
@@ -145,7 +155,7 @@ def same_set(found: set[Any], constant: frozenset[tuple[type, Any]]) -> bool:
     if len(found) != len(constant):
         return False
     for x in found:
-        if type(x) not in _MEMBERS:
+        if type(x) not in _MEMBERS and not _is_member(x):
             return False
     return constant.issuperset((type(x), x) for x in found)
 

@@ -7,6 +7,7 @@ world: `capture.session` reads with guards and traces; `capture.concrete` simply
 
 from __future__ import annotations
 
+import builtins
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -336,6 +337,11 @@ _OF_THREE: Final = (
 )
 
 
+_TESTS_ERRORS: Final = frozenset(
+    "PUSH_EXC_INFO BUILD_TUPLE CHECK_EXC_MATCH POP_JUMP_IF_FALSE COPY POP_EXCEPT".split()
+)
+
+
 class Generator:
     """A generator whose body we interpret. Python code that iterates over it re-enters here."""
 
@@ -394,12 +400,28 @@ class Generator:
         raise StopIteration(*(() if done.value is None else (done.value,)))
 
     def in_block(self) -> bool:
-        """True if the generator is suspended inside a `try` or `with`."""
+        """True if the generator is suspended inside a `try` or `with` of which something runs when
+        it is dropped: not of `except IndexError:`, as in `collections.abc.Sequence.__iter__`."""
         if self.frame is None or not self.started or self.running:
             return False
-        code = self.frame.bytecode
-        handler = code.handler_at(self.frame.pc - 1)  # from 3.12 on one covers the whole body
-        return handler is not None and code.instructions[handler.target].op != "STOPITERATION_ERROR"
+        code, at = self.frame.bytecode, self.frame.pc - 1
+        while (handler := code.handler_at(at)) is not None:
+            at = handler.target
+            while (row := code.instructions[at]).op != "RERAISE":
+                if row.op == "STOPITERATION_ERROR":  # from 3.12 on one covers the whole body
+                    return False
+                if row.op != "LOAD_GLOBAL" and row.op not in _TESTS_ERRORS:
+                    return True
+                if row.op == "LOAD_GLOBAL" and not self._names_errors(self.frame, row.arg):
+                    return True
+                at = row.target if row.target >= 0 else at + 1
+        return False
+
+    @staticmethod
+    def _names_errors(frame: Frame, name: Any) -> bool:
+        """True if a global is a class of exceptions that GeneratorExit is none of."""
+        found = None if name in frame.globals else getattr(builtins, str(name), None)
+        return isinstance(found, type) and issubclass(found, Exception)
 
     def __del__(self) -> None:
         """Dropped before its end: its `finally` and `with` blocks are left now, as in CPython."""

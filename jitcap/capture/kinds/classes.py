@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import dis
 import functools
 import itertools
 import operator
@@ -28,6 +29,7 @@ from jitcap.base.call_policy import (
 )
 from jitcap.base.origin import Attribute, Computed, Fixed, Item, MembersOf
 from jitcap.base.terms import method
+from jitcap.capture import bytecode
 from jitcap.capture.kinds.base import (
     HANDLERS,
     MISSING,
@@ -446,11 +448,42 @@ def acts_by_itself(s: Session, cls: type) -> bool:
         return known
     names = ("__getattribute__", "__del__", *(_TOLD_APART if issubclass(cls, _TOLD) else ()))
     raw = [class_raw(s, cls, name) for name in names]
-    own = any(isinstance(r, FunctionType) and not s.is_library(r.__globals__) for r in raw)
+    own = any(
+        isinstance(r, FunctionType)
+        and not s.is_library(r.__globals__)
+        and not (name == "__getattribute__" and _only_maps_names(s, cls, r))
+        for name, r in zip(names, raw, strict=True)
+    )
     own = own or any("__class__" in vars(base) for base in cls.__mro__[:-1])
     if id(cls) not in s.made:
         s.acting[id(cls)] = own
     return own
+
+
+def _only_maps_names(s: Session, cls: type, fn: FunctionType) -> bool:
+    """True if a `__getattribute__` does nothing but look a name up in containers of the class, and
+    ask `super()` for the attribute, as a class does whose attributes have second names: who looks
+    at an instance changes nothing by it."""
+    code = fn.__code__
+    if not bytecode.is_known():
+        return False
+    if not _ASKED_BY_MAPS.issuperset(code.co_names) or _ASKED_BY_MAPS & fn.__globals__.keys():
+        return False
+    if code.co_exceptiontable or any(
+        i.opname not in _MAPS_BY and not i.opname.startswith(("POP_JUMP_", "LOAD_FAST"))
+        for i in dis.get_instructions(code)
+    ):
+        return False
+    held = [class_raw(s, cls, name) for name in code.co_consts if type(name) is str]
+    return all(type(value) in (dict, tuple, list, set, frozenset, str) for value in held)
+
+
+_ASKED_BY_MAPS: Final = frozenset({"super", "object", "__getattribute__"})
+_MAPS_BY: Final = frozenset(
+    "BINARY_SUBSCR CACHE CALL COMPARE_OP CONTAINS_OP COPY COPY_FREE_VARS IS_OP JUMP_FORWARD "
+    "LOAD_ATTR LOAD_CONST LOAD_DEREF LOAD_GLOBAL LOAD_METHOD LOAD_SUPER_ATTR NOP POP_TOP PRECALL "
+    "PUSH_NULL RESUME RETURN_CONST RETURN_VALUE STORE_FAST SWAP TO_BOOL".split()
+)
 
 
 def of_object(fn: Any) -> bool:

@@ -432,8 +432,10 @@ class ObjectKind(MutableKind):
     def getattr(self, s: Session, obj: Any, name: str) -> Any:
         if acts_by_itself(s, type(obj)):
             self.refuse(obj, f".{name}")
+        plain = plain_attributes(type(obj))
         try:
-            found = _default_of(s, obj, name)
+            found = MISSING if plain else s.asked(obj, "__getattribute__", name)
+            found = _default_of(s, obj, name) if found is MISSING else found
         except AttributeError:  # of a property
             if class_raw(s, type(obj), "__getattr__") is MISSING:
                 raise

@@ -1,5 +1,7 @@
 """Conformance programs: what is thrown into generators, and into what they delegate to."""
 
+from collections.abc import Sequence
+
 from .table import case
 
 
@@ -221,3 +223,34 @@ def an_iterator_that_takes_nothing():
         except (AttributeError, KeyError) as error:
             found.append(str(error))
     return found
+
+
+class Column(Sequence):
+    def __init__(self, *values):
+        self.values = values
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, at):
+        return self.values[at]
+
+
+def counted(seen):
+    try:
+        yield 1
+        yield 2
+    except (ValueError, KeyError):
+        seen.append("error")
+
+
+@case()
+def a_generator_left_where_it_waits_for_errors():
+    """`Sequence.__iter__` waits for an IndexError when zip stops at the shorter one."""
+    seen, kept = [], counted([])
+    pairs = [
+        *zip([1.0, 2.0], Column(3, 4, 5), strict=False),
+        *zip([1], counted(seen), strict=False),
+        *zip([1], kept, strict=False),
+    ]
+    return pairs, 4 in Column(3, 4, 5), next(kept), seen

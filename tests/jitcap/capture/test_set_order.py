@@ -1,12 +1,14 @@
 """Sets of objects that hash by their address: their order is that of plain Python, though what
 stands for the objects during capture lies elsewhere."""
 
+import abc
 import heapq
 import random
 
 import numpy as np
 import pytest
 
+import eager
 from jitcap import jit
 
 
@@ -131,3 +133,44 @@ def test_asking_for_members_is_one_graph():
     boxes = [Box(i) for i in range(5)]
     assert compiled(boxes) == step(boxes) == ([0, 1, 2, 3, 4], 5, True)
     assert compiled.stats.splits == 0
+
+
+class Renaming(type):
+    """A metaclass that does not say how its classes are hashed or compared."""
+
+    def __setattr__(cls, name, value):
+        super().__setattr__(name, value)
+
+
+class Hashing(type):
+    asked = []
+
+    def __hash__(cls):
+        Hashing.asked.append(cls.__name__)
+        return 1
+
+    def __eq__(cls, other):
+        return cls is other
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
+def test_classes_of_a_metaclass_in_a_set():
+    Named, Abstract = Renaming("Named", (), {}), abc.ABCMeta("Abstract", (), {})
+    Hashed = Hashing("Hashed", (), {})
+    seen = {Named}
+
+    def step(x, kind):
+        if kind in seen:
+            return x
+        seen.add(kind)
+        return x + 1
+
+    compiled, x = jit(step), eager.ones(1)
+    for kind, more in (Named, 0), (Abstract, 1), (Abstract, 0), (int, 1), (Named, 0):
+        assert compiled(x, kind).item() == 1 + more
+    assert (compiled.stats.splits, compiled.stats.fallbacks, len(seen)) == (0, 0, 3)
+    Hashing.asked.clear()
+    assert [compiled(x, Hashed).item() for _ in range(2)] == [2, 1]
+    found, seen = Hashing.asked[:], {Named, Abstract, int}
+    Hashing.asked.clear()
+    assert [step(x, Hashed).item() for _ in range(2)] == [2, 1] and Hashing.asked == found

@@ -182,3 +182,84 @@ def test_a_tensor_made_of_modules():
     compiled = jit(lambda x: (eager.tensor(modules), x.new_tensor(modules), x), backend="eager")
     assert [t.numel() for t in compiled(eager.ones(2))] == [0, 0, 2]
     assert compiled.stats.refusals[0].startswith("opaque object: a tensor made of a ModuleList")
+
+
+class Settings:
+    """Attributes with second names, as a configuration has them that was renamed."""
+
+    renamed = {"hidden_size": "width", "layers": "depth"}
+
+    def __init__(self, **fields):
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name, value):
+        if name in super().__getattribute__("renamed"):
+            name = super().__getattribute__("renamed")[name]
+        super().__setattr__(name, value)
+
+    def __getattribute__(self, name):
+        if name != "renamed" and name in super().__getattribute__("renamed"):
+            name = super().__getattribute__("renamed")[name]
+        return super().__getattribute__(name)
+
+    @property
+    def scale(self):
+        return self.hidden_size * 0.5
+
+    def __getattr__(self, name):
+        if name.startswith("default_"):
+            return 3.0
+        raise AttributeError(f"there is no {name}")
+
+
+class Counted(Settings):
+    """Its reads are seen: capture does not look."""
+
+    def __getattribute__(self, name):
+        Settings.reads = Settings.reads + 1
+        return super().__getattribute__(name)
+
+
+class Mapped(Settings):
+    """Its names are looked up in what looks at them."""
+
+    class Names(dict):
+        def __contains__(self, name):
+            Settings.reads = Settings.reads + 1
+            return dict.__contains__(self, name)
+
+    renamed = Names(Settings.renamed)
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
+@pytest.mark.parametrize("cls", [Settings, Counted, Mapped])
+def test_attributes_with_second_names(cls):
+    def step(x, config):
+        config.hidden_size += 1
+        got = [config.width, config.scale, hasattr(config, "none"), config.default_a]
+        try:
+            config.none
+        except AttributeError as error:
+            got.append(str(error))
+        made = Settings(layers=config.layers)
+        for _ in range(made.depth):
+            x = x * config.hidden_size if isinstance(config, Settings) else x
+        return x, got, vars(made), getattr(config, "kind", "plain")
+
+    compiled, x = jit(step), eager.ones(2)
+    plain, jitted = (cls(hidden_size=2, depth=2) for _ in range(2))
+    for i in range(5):
+        if i == 3:
+            plain.kind = jitted.kind = "odd"
+        Settings.reads = 0
+        expected, reads = step(x, plain), Settings.reads
+        Settings.reads = 0
+        found = compiled(x, jitted)
+        assert Settings.reads == reads and vars(plain) == vars(jitted)
+        assert eager.equal(found[0], expected[0]) and found[1:] == expected[1:]
+    if cls is Settings:
+        assert (compiled.stats.splits, compiled.stats.fallbacks) == (0, 0)
+        cls.renamed = {**cls.renamed, "kind": "width"}
+        assert compiled(x, jitted)[3] == step(x, plain)[3] == jitted.width
+        cls.renamed = {"hidden_size": "width", "layers": "depth"}
