@@ -181,7 +181,8 @@ class ModuleDict(Module):
         return self._modules.values()
 
     def update(self, modules: Any) -> None:
-        for key, module in modules.items() if isinstance(modules, Mapping) else modules:
+        has_items = isinstance(modules, Mapping | ModuleDict)
+        for key, module in modules.items() if has_items else modules:
             self[key] = module
 
 
@@ -338,4 +339,4 @@ class ParameterDict(Module):
 
     def copy(self) -> ParameterDict:
         """Another dict of the same parameters."""
-        return ParameterDict(dict(self.items()))
+        return ParameterDict(self)

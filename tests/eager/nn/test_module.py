@@ -294,6 +294,11 @@ def test_containers():
     named = nn.ParameterDict({"x": eager.zeros(2)})
     named["y"] = eager.zeros(1)
     assert list(named.state_dict()) == ["x", "y"]
+    named["b"] = eager.zeros(1)
+    assert list(named | {"a": eager.ones(1)}) == ["x", "y", "b", "a"]
+    table.update(nn.ModuleDict({"b": nn.ReLU()}))
+    table.update([("c", nn.Tanh())])
+    assert list(table) == ["a", "b", "c"] and list(nn.ModuleDict(table)) == ["a", "b", "c"]
     both = nn.Sequential(nn.ReLU()) + nn.Sequential(nn.Tanh())
     assert len(both) == 2
 
