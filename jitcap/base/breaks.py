@@ -256,7 +256,7 @@ class Break(Exception):
         self.because: Place | None = None  # of another refusal, without which this would not be
         self.others: tuple[Record, ...] = ()  # further places, where all are looked for
         self.done = 0  # instructions of the outermost frame that can be captured before it
-        self.before = 0  # those before the loop in which a part ends that cannot end there
+        self.before = 0  # those before the loop or `with` in which a part would end that cannot
         self.deep: Any = None  # the code that calls itself, where that is too deep
         self.leaves = False  # whether the program is left there, by an exception
         self.unsure = False  # an exception that comes after a check, which may fail first

@@ -103,10 +103,10 @@ def _all_branches(frame: Frame) -> frozenset[tuple[Any, ...]]:
 
 def _attempt(session: Session, frame: Frame, limit: int | None) -> tuple[Captured, int]:
     twin = _twin(session, frame)
-    loops: list[tuple[int, int]] = []
+    blocks: list[tuple[int, int]] = []
     opcodes = session.vm.opcodes
     if limit is not None:
-        session.vm.opcodes = _noting_loops(opcodes, twin, loops)
+        session.vm.opcodes = _noting_blocks(opcodes, twin, blocks)
     try:
         done = session.vm.run(twin, limit)
     except BaseException as error:
@@ -126,27 +126,30 @@ def _attempt(session: Session, frame: Frame, limit: int | None) -> tuple[Capture
     except BaseException as error:
         error.__jitcap_done__ = -1  # type: ignore[attr-defined]
         if isinstance(error, Break):
-            error.before = next((n for depth, n in loops if depth <= len(twin.stack)), 0)
+            error.before = next((n for depth, n in blocks if depth <= len(twin.stack)), 0)
         raise
     captured.limit = limit
     return captured, twin.count
 
 
-def _noting_loops(
-    opcodes: dict[str, Opcode], frame: Frame, loops: list[tuple[int, int]]
+def _noting_blocks(
+    opcodes: dict[str, Opcode], frame: Frame, blocks: list[tuple[int, int]]
 ) -> dict[str, Opcode]:
-    """The operations, of which the one that begins a loop of `frame` notes how deep the stack is,
-    and the number of instructions before it; the outermost loop is the first."""
+    """The operations, of which those that begin a loop or a `with` of `frame` note how deep the
+    stack is, and the number of instructions before them; the outermost block is the first."""
 
-    def begin(vm: Interpreter, inner: Frame, ins: Instruction) -> Done | None:
-        if inner is frame:
-            depth = len(inner.stack)
-            loops[:] = [row for row in loops if row[0] < depth]
-            loops.append((depth, inner.count))
-        return opcodes["GET_ITER"](vm, inner, ins)
+    def noting(name: str) -> Opcode:
+        def begin(vm: Interpreter, inner: Frame, ins: Instruction) -> Done | None:
+            if inner is frame:
+                depth = len(inner.stack)
+                blocks[:] = [row for row in blocks if row[0] < depth]
+                blocks.append((depth, inner.count))
+            return opcodes[name](vm, inner, ins)
+
+        return begin
 
     table = OpcodeTable(opcodes)
-    table["GET_ITER"] = begin
+    table.update({name: noting(name) for name in ("GET_ITER", "BEFORE_WITH")})
     return table
 
 

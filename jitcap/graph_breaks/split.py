@@ -301,7 +301,7 @@ class Splitter:
             if refusal.before <= 0:
                 self._note(refusal, frame)
                 return None
-            limit = refusal.before  # the iterator of a loop is one that cannot be made again
+            limit = refusal.before  # an iterator or a generator that cannot be made again
         try:
             return capture_segment(frame, limit, varying, unsafe)[0]
         except Break as refusal:

@@ -1,6 +1,8 @@
-"""Splits in loops: the iterator goes on at its place, over a dictionary (`ModuleList` keeps its layers
-in one), too; where it cannot be made again (a generator), the part before ends at the loop."""
+"""Splits in loops and in `with`: the iterator goes on at its place, over a dictionary (`ModuleList`
+keeps its layers in one), too; where it, or what the `with` holds, cannot be made again (a
+generator), the part before ends at the block."""
 
+import contextlib
 import warnings
 
 import pytest
@@ -128,3 +130,85 @@ def test_a_loop_goes_on(fn, plainly):
         step = jit(fn, backend="eager")
         assert run(step) == run(fn)
     assert step.stats.fallbacks == plainly or plainly is None
+
+
+LOG = []
+
+
+@contextlib.contextmanager
+def noted(name, swallow=False):
+    LOG.append(name)
+    try:
+        yield 2
+    except ValueError:
+        LOG.append("error")
+        if not swallow:
+            raise
+    finally:
+        LOG.append(f"{name} ends")
+
+
+def around_a_call(x):
+    def inner(y):
+        graph_break()
+        return y + 1
+
+    y = x * 2
+    if y.ndim > 3:
+        return y
+    with noted(
+        "a",
+    ) as k:
+        y = inner(y) * k
+    return y - 1
+
+
+def one_in_another(x):
+    total = x.sum()
+    for i in range(3):
+        with noted(i) as k, noted("b"):
+            if i == 1:
+                continue
+            for n in (m + 1 for m in (1, k)):
+                total = total + n
+                graph_break()
+    return total
+
+
+def left_by_an_error(x):
+    y = x + 1
+    try:
+        with noted("c"):
+            y = y * 2
+            graph_break()
+            raise ValueError("text")
+    except ValueError as error:
+        y = y + len(str(error))
+    with noted("d", True):
+        graph_break()
+        raise ValueError("more")
+    return y
+
+
+def with_a_backward(x):
+    w = eager.ones(2, requires_grad=True)
+    y = x * 3
+    with noted("e"):
+        loss = (w * y).sum()
+        graph_break()
+        loss.backward()
+    return w.grad
+
+
+@pytest.mark.parametrize("fn", [around_a_call, one_in_another, left_by_an_error, with_a_backward])
+@pytest.mark.filterwarnings("ignore::jitcap.JitcapWarning")
+def test_a_part_that_would_end_in_a_generators_with_ends_before_it(fn):
+    step, found = jit(fn), {}
+    for call in (fn, step):
+        found[call] = []
+        for i in range(3):
+            LOG.clear()
+            found[call].append((call(eager.ones(2) * i).tolist(), LOG[:]))
+    assert found[step] == found[fn]
+    assert step.stats.compiles > 1
+    assert step.stats.fallbacks == 0 or fn is left_by_an_error  # which Python's generators take
