@@ -25,7 +25,7 @@ from eager.autograd.function import Function, once_differentiable
 from eager.autograd.graph import remade
 from eager.base.dataclass import dataclass
 from eager.base.dtype import DType
-from eager.base.stub_modules import Absent
+from eager.base.stub_modules import Absent, absent
 from eager.base.tree import mapped
 from eager.core.dispatch import tracing
 from eager.core.tensor import Tensor
@@ -50,6 +50,8 @@ _WHY = "fully_shard(module, mp_policy=) spreads parameters; there is no other wa
         "ShardingStrategy", "StateDictType",
     )
 )  # fmt: skip
+wrap = absent("distributed.fsdp.wrap", _WHY, "")
+__path__: list[str] = []  # PyTorch has modules below
 
 
 @dataclass(frozen=True)

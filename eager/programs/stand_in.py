@@ -35,6 +35,7 @@ _MODULES: Final = {
     "torch.distributed._composable.fsdp": "eager.distributed.fsdp",
     "torch.distributed._functional_collectives": "eager.distributed.functional",
     "torch.distributed._tensor": "eager.distributed.tensor",
+    "torch.distributed.fsdp.fully_sharded_data_parallel": "eager.distributed.fsdp",
     "torch.distributed.distributed_c10d": "eager.distributed",
     "torch.jit.annotations": "typing",
     "torch.nn.parallel.data_parallel": "eager.nn.parallel",
