@@ -20,6 +20,7 @@ from eager.core.tensor import Tensor
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import is_python_class
 from jitcap.capture.kinds.base import MISSING, Session, kind_of
+from jitcap.capture.kinds.chosen import Chosen
 from jitcap.capture.kinds.classes import class_raw
 from jitcap.capture.kinds.deferred import (
     Deferred,
@@ -278,6 +279,13 @@ def _compares_identity(value: Any) -> bool:
     return getattr(type(value), "__eq__", None) is object.__eq__
 
 
+def _types_differ(*values: Any) -> bool:
+    """True if the two are of two types in Python: they are two objects."""
+    first, second = (kind_of(v).type_of(v) for v in values)
+    known = not any(isinstance(v, Chosen) for v in values)
+    return known and first is not second
+
+
 def same(s: Session, a: Any, b: Any) -> bool:
     """`a is b`; two objects from outside that differ stay different (or the guard fails)."""
     a, b = (s.known(v) if isinstance(v, SymNumber) and v.pytype is bool else v for v in (a, b))
@@ -292,10 +300,11 @@ def same(s: Session, a: Any, b: Any) -> bool:
     s.ties.compared(a, b)
     if a is b:
         return True
-    if isinstance(a, SymNumber) or isinstance(b, SymNumber):
-        raise Break("data dependent", "the identity of a number is asked for")
-    if isinstance(a, Text) or isinstance(b, Text):
-        raise Break("data dependent", "the identity of a text is asked for")
+    for kind, what in ((SymNumber, "number"), (Text, "text")):
+        if isinstance(a, kind) or isinstance(b, kind):
+            if _types_differ(a, b):
+                return False
+            raise Break("data dependent", f"the identity of a {what} is asked for")
     first, second = s.outside.shadow(a), s.outside.shadow(b)
     if first is not None and second is not None and type(a) is type(b):
         s.guard(Same, first.origin, second.origin, same=False)

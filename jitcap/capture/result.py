@@ -31,7 +31,7 @@ from jitcap.compile.lower import Strides
 from jitcap.graph.graph import CHECK, Graph, data_sizes
 from jitcap.guards.columns import in_columns
 from jitcap.guards.guard import READ_ERRORS, Guards, Names, TypeIs, explain, failing, short
-from jitcap.guards.size_guard import BLOCK, SizeBlock
+from jitcap.guards.size_guard import BLOCK, block_of
 from jitcap.guards.statements import render
 from jitcap.guards.tensor_guard import TensorLike
 
@@ -357,6 +357,5 @@ def prepare(guards: Guards, names: Names, symbols: Iterable[Origin]) -> None:
     tensors = [g.origin for g in guards.items if isinstance(g, TensorLike) and g.has_symbols]
     of_int = {id(g.origin) for g in guards.items if isinstance(g, TypeIs) and g.cls is int}
     ints = [o for o in symbols if id(o) in of_int and not isinstance(o, Computed)]
-    if tensors or ints:
-        names.block = SizeBlock(tensors, ints)
+    names.block = block_of(tensors, ints)
     render(guards.items, names)

@@ -32,7 +32,7 @@ class SizeBlock:
     """The part of an entry that nothing but sizes decides.
 
     `tensors` are places of tensors whose own type and element type are tested before it, `ints` of
-    what is found to be an int before it."""
+    what is found to be an int before it. See `block_of`."""
 
     def __init__(self, tensors: Iterable[Origin], ints: Iterable[Origin]) -> None:
         self.tensors, self.ints = [*tensors], [*ints]
@@ -80,3 +80,11 @@ class SizeBlock:
         used = {name for row in rest for name in names_in(row)}
         made = [row[1] for row in self.rows if row[0] == "let" and row[1] in used]
         return ("sizes", self.state, ("tuple", *self.key), ("rows", *self.rows), ("tuple", *made))
+
+
+def block_of(tensors: Iterable[Origin], ints: Iterable[Origin]) -> SizeBlock | None:
+    """The block of these tensors and ints, but for tensors that are found by sizes of others."""
+    tensors, ints = [*tensors], [*ints]
+    every = SizeBlock(tensors, ints)
+    tensors = [o for o in tensors if not every.precedes((o,))]
+    return SizeBlock(tensors, ints) if tensors or ints else None

@@ -35,10 +35,12 @@ def render(guards: Iterable[Guard], names: Names) -> None:
     first: list[Guard] = []
     sized: list[Callable[[Names], Term]] = []
     late: list[Guard] = []
+    sized_late: list[Callable[[Names], Term]] = []
     for guard in alone:
         if guard.size_test is not None:
-            first.append(guard)
-            sized.append(guard.size_test)
+            follows = block.precedes((guard.origin,))  # found by a size: what a cache keeps for it
+            (late if follows else first).append(guard)
+            (sized_late if follows else sized).append(guard.size_test)
         elif block.decides(guard.places()) and (
             not isinstance(guard, TypeIs) or block.computes(guard.origin)
         ):  # that a size from outside is an int is found before
@@ -56,6 +58,7 @@ def render(guards: Iterable[Guard], names: Names) -> None:
             block.tests.add(row)
             block.rows.append(row)
     _statements(late, names)
+    names.rows += [("hold", test(names)) for test in sized_late]
 
 
 def _statements(guards: Iterable[Guard], names: Names) -> None:

@@ -124,6 +124,7 @@ _ASKED: Final = {
     "jitcap.capture.builtins.containers": "implementation",
     "jitcap.capture.host": "prints_by_library warns_by_library",
     "jitcap.capture.kinds.caches": "kept",
+    "jitcap.capture.kinds.proxies": "mapping_of",
     "jitcap.capture.kinds.tensors": "_input own_names",
     "jitcap.base.origin": "entry_of entries_of get_slot is_unset items_of partial_dict",
     "jitcap.graph.scalars": "total",

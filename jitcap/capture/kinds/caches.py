@@ -27,7 +27,7 @@ from jitcap.base.origin import Bind, Computed, Fixed, Origin, Variable
 from jitcap.base.terms import Term, python, text
 from jitcap.base.walks import reach
 from jitcap.capture import numbers
-from jitcap.capture.kinds.base import Args, Kwargs, Session, hashes_identity, of
+from jitcap.capture.kinds.base import Args, Kwargs, Session, hashes_identity, kind_of, of
 from jitcap.capture.kinds.constants import FixedKind
 from jitcap.capture.kinds.contents import Snapshot, can_change, parts_of
 
@@ -196,7 +196,8 @@ def _given(s: Session, fn: Any, value: Any) -> tuple[Any, Origin]:
             raise Break("data dependent", f"{fn.__qualname__}() of a run-time number")
         origin, now = found
         return now, Fixed(now, repr(now)) if origin is None else origin
-    if type(value) in _ATOMS or isinstance(value, type | FunctionType | BuiltinFunctionType):
+    fixed = type(value) in _ATOMS or isinstance(value, type | FunctionType | BuiltinFunctionType)
+    if fixed or kind_of(value).constant:  # a device, a dtype
         return value, Fixed(value, repr(value))
     if type(value) is Size and not all(type(n) is int for n in value):
         raise Break("data dependent", f"{fn.__qualname__}() of a size that varies")

@@ -441,3 +441,24 @@ def cmp_to_key_and_reduce():
         return x * functools.reduce(lambda a, b: 2 * a + b, ordered)
 
     return scene(step, lambda: signs.__setitem__(0, -1))
+
+
+@case("caches")
+def an_lru_cache_that_a_size_asks():
+    @functools.lru_cache
+    def mask(n, device, dtype):
+        return eager.ones(n, n, device=device, dtype=dtype).tril()
+
+    @functools.cache
+    def table(n, m):
+        return eager.arange(n * m).reshape(n, m), n + m
+
+    def step(x):
+        values, more = table(*x.shape)
+        return x * mask(x.shape[0], x.device, x.dtype) + values * more
+
+    def given(n):
+        mask(n, eager.device("cpu"), eager.float32), table(n, n)
+        return (eager.ones(n, n),)
+
+    return Program(step, [given(n) for n in (3, 3, 4, 5, 5, 3, 6)])

@@ -3,6 +3,7 @@
 import array
 import collections
 import collections.abc
+import inspect
 import types
 
 import eager
@@ -183,6 +184,51 @@ def a_mapping_proxy():
         return x * proxy["a"], len(proxy), "b" in proxy, dict(proxy)
 
     return scene(step, lambda: table.update(a=2), lambda: table.update(b=2))
+
+
+@case("containers")
+def mapping_proxies_are_read_in_all_ways():
+    table, ordered = {"a": 1.0, "b": 2.0}, collections.OrderedDict(z=1, y=eager.ones(3))
+    proxy, other = types.MappingProxyType(table), types.MappingProxyType(ordered)
+
+    def step(x):
+        table["n"] = table.get("n", 0) + 1
+        made = types.MappingProxyType({"x": x, **proxy})
+        try:
+            proxy["a"] = 3
+        except TypeError as error:
+            refused = str(error)
+        for name, value in proxy.items():
+            x = x * value if name in proxy else x
+        found = sum(proxy.values()), [*other], [*reversed(other)], other.get("w", 5), proxy | {"q": 1}
+        return x * other["y"], found, made, len(made), repr(proxy), proxy.copy(), refused, other == ordered
+
+    def change():
+        table.update(a=4.0, c=1.0)
+        ordered.move_to_end("z")
+
+    return scene(step, change, nothing, observe=lambda: dict(table))
+
+
+@case("containers")
+def arguments_are_bound_to_a_signature():
+    def scaled(x, scale=2.0, *, shift: float = 1.0, **more):
+        return x * scale + shift
+
+    signature = inspect.signature(scaled)
+
+    def step(x):
+        bound = signature.bind(x, shift=4)
+        bound.apply_defaults()
+        floats = [n for n, p in signature.parameters.items() if p.annotation is float]
+        without = [n for n, p in signature.parameters.items() if p.default is inspect.Parameter.empty]
+        return scaled(*bound.args, **bound.kwargs), list(bound.arguments), floats, without
+
+    def change():
+        nonlocal signature
+        signature = signature.replace(parameters=[*signature.parameters.values()][:3])
+
+    return scene(step, change, nothing)
 
 
 @case("containers")
