@@ -22,7 +22,7 @@ from eager.core.sym import SymNumber
 from eager.device import Size
 from jitcap.base.assumed import Assumed
 from jitcap.base.breaks import Break
-from jitcap.base.call_policy import is_programs
+from jitcap.base.call_policy import is_programs, name_of
 from jitcap.base.origin import Bind, Computed, Fixed, Origin, Variable
 from jitcap.base.terms import Term, python, text
 from jitcap.base.walks import reach
@@ -104,7 +104,7 @@ class CacheKind(FixedKind):
         try:
             answer = kept(fn, *real[:count], **dict(zip(kwargs, real[count:], strict=True)))
         except KeyError:
-            raise Break("cache", f"{_name(fn)}() keeps no answer for this call yet") from None
+            raise Break("cache", f"{name_of(fn)}() keeps no answer for this call yet") from None
         s.host_call(fn, args, kwargs, look=lambda key: key)  # by which its entry is found
         place = Kept(origin, tuple(where for _, where in given), tuple(kwargs))
         return s.outside.load(answer, place)
@@ -125,9 +125,9 @@ def _looked_through(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     try:
         answer = s.call(fn.__wrapped__, args, kwargs)
         if _effects(s) != before or _has_changed(s, written):
-            raise Break("cache", f"{_name(fn)}() draws or changes something, and has a cache")
+            raise Break("cache", f"{name_of(fn)}() draws or changes something, and has a cache")
     except s.vm.passthrough as refusal:
-        what = f"{_name(fn)}() has a cache: {refusal}"
+        what = f"{name_of(fn)}() has a cache: {refusal}"
         raise _asked(fn, what) from refusal
     for part in reach([answer], parts_of, id):
         if can_change(part) and s.outside.shadow(part) is None:
@@ -139,7 +139,7 @@ def _looked_through(s: Session, fn: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def refuse_lasting(s: Session, fn: Any) -> NoReturn:
     """The program changes or keeps what the cache would give to later calls, too."""
-    what = f"what {_name(fn)}() keeps in its cache is changed, or leaves"
+    what = f"what {name_of(fn)}() keeps in its cache is changed, or leaves"
     raise _asked(fn, what)
 
 
@@ -153,11 +153,6 @@ def require_unchanged(s: Session) -> None:
     for key, (fn, before, *_) in s.answers.items():
         if type(key) is int and before.is_changed():
             refuse_lasting(s, fn)
-
-
-def _name(fn: Any) -> str:
-    """The name of a cached function; an object that is called has none, nor has its cache."""
-    return getattr(fn, "__qualname__", None) or type(fn.__wrapped__).__qualname__
 
 
 def _key(s: Session, values: Args) -> Args | None:
@@ -198,19 +193,19 @@ def _given(s: Session, fn: Any, value: Any) -> tuple[Any, Origin]:
     if isinstance(value, SymNumber):
         found = numbers.constant(s, value)
         if found is None:
-            raise Break("data dependent", f"{_name(fn)}() of a run-time number")
+            raise Break("data dependent", f"{name_of(fn)}() of a run-time number")
         origin, now = found
         return now, Fixed(now, repr(now)) if origin is None else origin
     fixed = type(value) in _ATOMS or isinstance(value, type | FunctionType | BuiltinFunctionType)
     if fixed or kind_of(value).constant:  # a device, a dtype
         return value, Fixed(value, repr(value))
     if type(value) is Size and not all(type(n) is int for n in value):
-        raise Break("data dependent", f"{_name(fn)}() of a size that varies")
+        raise Break("data dependent", f"{name_of(fn)}() of a size that varies")
     if type(value) in (tuple, Size):  # equal ones are one key
         given = [_given(s, fn, v) for v in value]
         form = ("tuple", *(f"${i}" for i in range(len(given))))
         return tuple(v for v, _ in given), Computed(tuple(o for _, o in given), form)
     shadow = s.outside.shadow(value)
     if shadow is None or not hashes_identity(value):
-        raise Break("unknown call", f"{_name(fn)}() of a {type(value).__qualname__}")
+        raise Break("unknown call", f"{name_of(fn)}() of a {type(value).__qualname__}")
     return shadow.real, shadow.origin

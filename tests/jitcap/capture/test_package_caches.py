@@ -108,6 +108,18 @@ def test_a_size_is_a_key_of_the_programs_own_cache():
 
 
 @pytest.mark.filterwarnings("ignore:@jit")
+def test_a_cache_of_an_object_without_a_name():
+    import functools
+
+    drawn = functools.lru_cache(functools.partial(lambda n, k: random.random() + n + k, k=1))
+    compiled = jit(lambda x: x * drawn(x.shape[0]), backend="eager")
+    first, second = compiled(eager.ones(2)).tolist(), compiled(eager.ones(2)).tolist()
+    assert first == second
+    assert "internal" not in str(compiled.stats)
+    assert drawn.cache_info().misses == 1
+
+
+@pytest.mark.filterwarnings("ignore:@jit")
 def test_what_a_cache_gives_is_one_object_for_all_calls(package):
     """It is changed, stored or returned: then the cache is asked."""
     kept = []
