@@ -78,6 +78,7 @@ from eager.base.dtype import uint8 as uint8
 from eager.base.process.denormals import set_flush_denormal as set_flush_denormal
 from eager.base.process.threads import get_num_threads as get_num_threads
 from eager.base.process.threads import set_num_threads as set_num_threads
+from eager.base.stub_modules import Absent as _Absent
 from eager.base.stub_modules import export as export
 from eager.base.stub_modules import futures as futures
 from eager.base.stub_modules import fx as fx
@@ -169,7 +170,8 @@ for _name, _home in (("profiler", profiler), ("variable", autograd)):  # more of
 is_anomaly_enabled = _anomaly.is_anomaly_enabled
 is_anomaly_check_nan_enabled = _anomaly.is_anomaly_check_nan_enabled
 vmap = func.vmap
-Future = jit.Future
+Future, ScriptModule = jit.Future, jit.ScriptModule
+PyTorchFileReader = _Absent("PyTorchFileReader", "eager.load reads PyTorch's files")
 SymBool, SymFloat, SymInt = (  # programs ask for them: no value is one, not where sizes vary
     type(name, (), {"__module__": "eager"}) for name in ("SymBool", "SymFloat", "SymInt")
 )

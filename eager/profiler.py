@@ -22,6 +22,7 @@ from eager.base.compat_warnings import ignore, refuse
 from eager.base.dataclass import dataclass
 from eager.base.nesting import nested
 from eager.base.recorder import Held, Options, Span, Work, now, recorder
+from eager.base.stub_modules import Absent
 from eager.core.dispatch import tracing
 
 OTHERS: Final = (
@@ -45,6 +46,11 @@ class ProfilerAction(enum.Enum):
     WARMUP = 1  # recorded and dropped: second builds are made there
     RECORD = 2
     RECORD_AND_SAVE = 3  # the last step of a cycle
+
+
+def kineto_available() -> bool:
+    """True: profiles have schedules and traces."""
+    return True
 
 
 def schedule(
@@ -227,6 +233,10 @@ class _Recording:
     spans: list[Span] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
     end: int = 0
+
+
+EventList = Timings  # PyTorch's name
+emit_nvtx = emit_itt = Absent("profiler.emit_nvtx", "marks for profilers of GPUs are not written")
 
 
 class profile:

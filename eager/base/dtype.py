@@ -20,13 +20,22 @@ from eager.base.dataclass import dataclass
 BOOL, INT, FLOAT, COMPLEX = range(4)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class DType:
-    """An element type. Instances are singletons: compare with `is` or `==`."""
+    """An element type. Instances are singletons: compare with `is` or `==`. No dataclass: programs
+    have dtypes in their own, which `dataclasses.asdict` and their like look into."""
+
+    __slots__ = ("category", "name", "np")
 
     name: str
     np: np.dtype
     category: int
+
+    def __init__(self, name: str, np: Any, category: int) -> None:
+        for slot, value in (("name", name), ("np", np), ("category", category)):
+            object.__setattr__(self, slot, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"attribute {name!r} of a dtype is not writable")
 
     @property
     def itemsize(self) -> int:

@@ -7,7 +7,7 @@ function while a recording runs. Views are no rows: they compute nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +19,13 @@ from eager.core import dispatch, on_device
 from eager.device.array import DeviceArray
 
 _plain: Final = dispatch._quiet, on_device.run
+# Operands and the result -> what has one element for each sum of products, the sizes of a sum.
+_PRODUCTS: Final[Mapping[str, Callable[..., tuple[Any, Sequence[int]]]]] = {
+    "dot": lambda a, b, out: (out, a.shape[-1:]),
+    "conv": lambda x, w, out: (out, w.shape[1:]),
+    "conv_input_grad": lambda g, w, out: (g, w.shape[1:]),
+    "conv_weight_grad": lambda g, x, out: (g, out.shape[1:]),
+}
 ARRAYS: Final = (np.ndarray, DeviceArray)
 
 
@@ -80,9 +87,9 @@ def work_of(
     shapes = " ".join("x".join(map(str, x.shape)) or "()" for x in arrays)
     nbytes = sum(x.size * x.dtype.itemsize for x in (*arrays, *made))
     products, operations = 0.0, float(max((x.size for x in (*arrays, *made)), default=0))
-    if name in ("dot", "conv") and made:
-        inner = arrays[0].shape[-1:] if name == "dot" else arrays[1].shape[1:]
-        products, operations = 2.0 * made[0].size * math.prod(inner), 0.0
+    if name in _PRODUCTS and made:
+        outer, inner = _PRODUCTS[name](*arrays, made[0])
+        products, operations = 2.0 * outer.size * math.prod(inner), 0.0
     new = sum(x.size * x.dtype.itemsize for x in made if not _is_view(x))
     places = {UserLine(line): 1.0} if line else {}
     return Work(name, "eager op", shapes, places, nbytes, products, operations, new, stack)

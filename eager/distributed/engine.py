@@ -37,6 +37,9 @@ class ReduceOp(enum.Enum):
         return f"ReduceOp.{self.name}"
 
 
+setattr(ReduceOp, "RedOpType", ReduceOp)  # noqa: B010  # the type of `ReduceOp.SUM`, in annotations
+
+
 class DistError(RuntimeError):
     """A collective failed."""
 

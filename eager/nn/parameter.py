@@ -143,6 +143,9 @@ class UninitializedBuffer(_Uninitialized):
     """A buffer whose shape is not known yet: `materialize(shape)` makes it a tensor."""
 
 
+UninitializedTensorMixin = _Uninitialized  # PyTorch's name of the base
+
+
 def zero_gradient(gradient: Tensor) -> None:
     """Overwrite a gradient with zeros, off the tape. It may be a view of what others hold."""
     if gradient.grad_fn is not None:

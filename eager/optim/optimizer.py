@@ -24,6 +24,37 @@ from eager.nn.modules.hooks import RemovableHandle, add_hook
 from eager.nn.parameter import zero_gradient
 from eager.ops.complex import view_as_complex, view_as_real
 from eager.ops.updates import is_elsewhere, is_unusual, is_written
+from eager.optim.private_names import _capturable_doc as _capturable_doc
+from eager.optim.private_names import _default_to_fused_or_foreach as _default_to_fused_or_foreach
+from eager.optim.private_names import _device_has_foreach_support as _device_has_foreach_support
+from eager.optim.private_names import _differentiable_doc as _differentiable_doc
+from eager.optim.private_names import (
+    _disable_dynamo_if_unsupported as _disable_dynamo_if_unsupported,
+)
+from eager.optim.private_names import _dispatch_sqrt as _dispatch_sqrt
+from eager.optim.private_names import _foreach_doc as _foreach_doc
+from eager.optim.private_names import _fused_doc as _fused_doc
+from eager.optim.private_names import (
+    _get_capturable_supported_devices as _get_capturable_supported_devices,
+)
+from eager.optim.private_names import (
+    _get_foreach_kernels_supported_devices as _get_foreach_kernels_supported_devices,
+)
+from eager.optim.private_names import (
+    _get_fused_kernels_supported_devices as _get_fused_kernels_supported_devices,
+)
+from eager.optim.private_names import _get_scalar_dtype as _get_scalar_dtype
+from eager.optim.private_names import _get_value as _get_value
+from eager.optim.private_names import (
+    _group_tensors_by_device_and_dtype as _group_tensors_by_device_and_dtype,
+)
+from eager.optim.private_names import _has_foreach_support as _has_foreach_support
+from eager.optim.private_names import _maximize_doc as _maximize_doc
+from eager.optim.private_names import _params_doc as _params_doc
+from eager.optim.private_names import _stack_if_compiling as _stack_if_compiling
+from eager.optim.private_names import _to_scalar as _to_scalar
+from eager.optim.private_names import _use_grad_for_differentiable as _use_grad_for_differentiable
+from eager.optim.private_names import _view_as_real as _view_as_real
 
 Params = Iterable[Any]
 ParamsT = Params  # its name in annotations of programs
@@ -82,6 +113,9 @@ class _Hooked:
     ) -> RemovableHandle:
         """Call `hook(optimizer)` after `load_state_dict`."""
         return self._add_hook("after load_state_dict", hook, prepend)
+
+    def _patch_step_function(self) -> None:
+        """Nothing: what wraps an optimizer without `__init__` calls it in PyTorch for its hooks."""
 
     def _add_hook(
         self, when: str, hook: Callable[..., Any], prepend: bool = False
@@ -154,7 +188,7 @@ class Optimizer(_Hooked):
                 "dicts, but "
                 "got a Tensor"
             )
-        if hasattr(params, "parameters"):
+        if hasattr(params, "parameters") and not isinstance(params, Iterable):
             raise TypeError(
                 f"{type(params).__name__!r} object is not iterable over parameters: pass "
                 "model.parameters()"

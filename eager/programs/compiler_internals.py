@@ -17,6 +17,8 @@ from eager.base.compat_warnings import warn_once
 from eager.base.misspelled import unknown
 from eager.base.stub_modules import absent
 from eager.core.mode import mode
+from eager.nn.modules.module import to_arguments
+from eager.optim.private_names import _group_tensors_by_device_and_dtype
 
 _OURS: Final = ("graph_break", "mark_dynamic", "reset")  # names that both compilers have
 _SETTINGS: Final = ("_dynamo.config", "_functorch.config", "_inductor.config")
@@ -29,9 +31,26 @@ class _Module(ModuleType):
         raise unknown(self.__name__, name)
 
 
+class OptimizedModule(eager.nn.Module):
+    """A module as PyTorch's compiler makes it. Here a module comes back as itself: none is one."""
+
+
+class TorchDynamoException(RuntimeError):
+    """Exceptions of PyTorch's compiler, for `except`: here none is raised."""
+
+
+class Unsupported(TorchDynamoException):
+    """A program that it does not read."""
+
+
+class BackendCompilerFailed(TorchDynamoException):
+    """A program that it does not build."""
+
+
 class _Dynamo(_Module):
     """`torch._dynamo`: what the compiler here does."""
 
+    OptimizedModule = OptimizedModule
     disable = staticmethod(eager.compiler.disable)
     is_compiling = staticmethod(eager.compiler.is_compiling)
     allow_in_graph = staticmethod(eager.compiler.allow_in_graph)
@@ -56,12 +75,29 @@ class TransformGetItemToIndex(nullcontext[None]):
     """`with`, in which mapped functions take tensors as indices: they always do."""
 
 
+class _Functions(_Module):
+    """`torch._C._nn`: functions of modules."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(eager.nn.functional, name)
+
+    @staticmethod
+    def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+        """The device, dtype, `non_blocking` and memory format of what is given to `to(...)`."""
+        form = kwargs.pop("memory_format", None)
+        device, dtype, non_blocking = to_arguments(*args, **kwargs)
+        return None if device is None else eager.device(device), dtype, non_blocking, form
+
+
 class _Core(_Module):
     """`torch._C`: of what PyTorch has in C++, what packages name."""
 
     _TensorBase = TensorBase = eager.Tensor
     Generator, Size, device, dtype = eager.Generator, eager.Size, eager.device, eager.dtype
-    _nn, _VariableFunctions = eager.nn.functional, eager
+    _nn, _VariableFunctions = _Functions("torch._C._nn"), eager
+    _TensorMeta = type(eager.Tensor)
+    DisableTorchFunction = DisableTorchFunctionSubclass = nullcontext
+    _group_tensors_by_device_and_dtype = staticmethod(_group_tensors_by_device_and_dtype)
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_jit_"):
@@ -102,7 +138,10 @@ class _Settings(_Module):
 # Parts that are not here, and what they answer to those who ask.
 _ABSENT: Final[dict[str, dict[str, Any]]] = {
     "_dynamo._trace_wrapped_higher_order_op": {"TransformGetItemToIndex": TransformGetItemToIndex},
-    "_dynamo.eval_frame": {},
+    "_dynamo.eval_frame": {"OptimizedModule": OptimizedModule, "is_dynamo_supported": lambda: True},
+    "_dynamo.exc": {
+        e.__name__: e for e in (TorchDynamoException, Unsupported, BackendCompilerFailed)
+    },
     "_subclasses": {},
     "_subclasses.fake_tensor": {"is_fake": lambda tensor: False},
     "fx.experimental": {},

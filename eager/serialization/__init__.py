@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import pickle as pickle
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

@@ -8,7 +8,7 @@ carries is less general, and kept apart (`eager.base.tree`).
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -63,8 +63,8 @@ class NodeDef(NamedTuple):
     """Functions that flatten and unflatten nodes of a class: node -> (children, context), and back;
     `keys` names the key of each child, given the node."""
 
-    flatten: Callable[[Any], tuple[Iterable[Any], Context]]
-    unflatten: Callable[[Iterable[Any], Context], Any]
+    flatten_fn: Callable[[Any], tuple[Iterable[Any], Context]]
+    unflatten_fn: Callable[[Iterable[Any], Context], Any]
     keys: Callable[[Any], Iterable[Any]]
 
 
@@ -98,7 +98,7 @@ def _mapping(make: Callable[[Any], Any]) -> NodeDef:
     )
 
 
-SUPPORTED_NODES: Final[dict[type, NodeDef]] = {
+SUPPORTED_NODES: Final[dict[Any, NodeDef]] = {
     tuple: NodeDef(lambda node: (node, None), lambda children, _: tuple(children), _indices),
     list: NodeDef(lambda node: (node, None), lambda children, _: list(children), _indices),
     dict: _mapping(dict),
@@ -119,6 +119,8 @@ _NAMED: Final = NodeDef(
     lambda children, cls: cls(*children),
     lambda node: [GetAttrKey(name) for name in type(node)._fields],
 )
+
+SUPPORTED_NODES[namedtuple] = _NAMED  # a function: PyTorch's key
 
 
 def register_pytree_node(
@@ -174,6 +176,11 @@ def _definition(tree: Any, is_leaf: Leaf = None) -> NodeDef | None:
     return _NAMED if found is None and is_namedtuple_instance(tree) else found
 
 
+def _get_node_type(tree: PyTree) -> Any:
+    """The key that `SUPPORTED_NODES` has for a node, if it has one."""
+    return namedtuple if is_namedtuple_instance(tree) else type(tree)
+
+
 def tree_is_leaf(tree: PyTree, is_leaf: Leaf = None) -> bool:
     return _definition(tree, is_leaf) is None
 
@@ -227,7 +234,7 @@ class TreeSpec:
         if self.is_leaf():
             return next(leaves)
         children = [child._fill(leaves) for child in self.children_specs]
-        return SUPPORTED_NODES.get(self.type, _NAMED).unflatten(children, self.context)
+        return SUPPORTED_NODES.get(self.type, _NAMED).unflatten_fn(children, self.context)
 
     def flatten_up_to(self, tree: PyTree) -> list[PyTree]:
         """The parts of `tree` where this spec has leaves. Raises ValueError where `tree` is of
@@ -237,7 +244,7 @@ class TreeSpec:
         how = _definition(tree)
         if how is None or type(tree) is not self.type:
             raise ValueError(f"Type mismatch; expected {self.type!r}, but got {type(tree)!r}.")
-        children, context = how.flatten(tree)
+        children, context = how.flatten_fn(tree)
         children = [*children]
         if len(children) != len(self.children_specs):
             raise ValueError(
@@ -275,7 +282,7 @@ def _flattened(tree: PyTree, leaves: list[Any], is_leaf: Leaf) -> TreeSpec:
     if how is None:
         leaves.append(tree)
         return LeafSpec()
-    children, context = how.flatten(tree)
+    children, context = how.flatten_fn(tree)
     return TreeSpec(type(tree), context, [_flattened(c, leaves, is_leaf) for c in children])
 
 
@@ -388,7 +395,7 @@ def _with_path(path: KeyPath, tree: PyTree, is_leaf: Leaf) -> Iterator[tuple[Key
     if how is None:
         yield path, tree
         return
-    for key, child in zip(how.keys(tree), how.flatten(tree)[0], strict=True):
+    for key, child in zip(how.keys(tree), how.flatten_fn(tree)[0], strict=True):
         yield from _with_path((*path, key), child, is_leaf)
 
 

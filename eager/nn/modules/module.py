@@ -40,6 +40,21 @@ from eager.ops.create import empty_like
 M = TypeVar("M", bound="Module")
 
 
+def to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, DType | None, bool]:
+    """The device, the dtype and `non_blocking` of what is given to `to(...)`."""
+    dtype = kwargs.get("dtype")
+    device = kwargs.get("device")
+    flags = [a for a in args if isinstance(a, bool)]
+    for given in args:
+        if isinstance(given, Tensor):
+            dtype, device = given.dtype, given.device
+        elif isinstance(given, (DType, type)):
+            dtype = given
+        elif given is not None and not isinstance(given, bool):
+            device = given
+    return device, named(dtype), bool(kwargs.get("non_blocking", flags and flags[0]))
+
+
 class Module(Hooked, State):
     """Base class of models and layers. A subclass calls `super().__init__()`, assigns layers and
     parameters, and defines `forward`."""
@@ -217,18 +232,7 @@ class Module(Hooked, State):
     def to(self: M, *args: Any, **kwargs: Any) -> M:
         """Move and convert in place: `to(device)`, `to(dtype)`, `to(device, dtype)`. Only floating
         tensors change dtype."""
-        dtype = kwargs.get("dtype")
-        device = kwargs.get("device")
-        flags = [a for a in args if isinstance(a, bool)]
-        non_blocking = bool(kwargs.get("non_blocking", flags and flags[0]))
-        for given in args:
-            if isinstance(given, Tensor):
-                dtype, device = given.dtype, given.device
-            elif isinstance(given, (DType, type)):
-                dtype = given
-            elif given is not None and not isinstance(given, bool):
-                device = given
-        dtype = named(dtype)
+        device, dtype, non_blocking = to_arguments(*args, **kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
                 "nn.Module.to only accepts floating point or complex dtypes, but got desired "

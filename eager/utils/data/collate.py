@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -16,6 +16,10 @@ from eager.ops.move import stack
 # The functions that join samples, by type, or by types: of PyTorch's names, which programs extend.
 Joins: TypeAlias = dict[Any, Callable[..., Any]]
 np_str_obj_array_pattern: Final = re.compile(r"[SaUO]")  # of the types that no tensor has
+_NO_NUMBERS: Final = "SUO"  # kinds of arrays: of text, or of objects
+_CANNOT: Final = (
+    "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+)
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
@@ -35,26 +39,30 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Joins | None = None) -> Any
     if isinstance(first, Mapping):
         columns = {key: [sample[key] for sample in batch] for key in first}
         return _like(first, {k: collate(v, collate_fn_map=joins) for k, v in columns.items()})
-    if isinstance(first, tuple | list):
+    if isinstance(first, Sequence):
         if any(len(sample) != len(first) for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
         parts = [collate(part, collate_fn_map=joins) for part in zip(*batch, strict=True)]
-        if hasattr(first, "_fields"):
-            return type(first)(*parts)
+        if isinstance(first, tuple):
+            return type(first)(*parts) if hasattr(first, "_fields") else parts
+        return _like(first, parts)
+    raise TypeError(_CANNOT.format(type(first)))
+
+
+def _like(first: Any, parts: Any) -> Any:
+    """The parts, in a dictionary or list, in a container of the type of `first`, where it can be
+    made."""
+    if type(first) is type(parts):
         return parts
-    raise TypeError(
-        "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found "
-        f"{type(first)}"
-    )
-
-
-def _like(first: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
-    """The parts in a mapping of the type of `first`, where it can be made."""
     try:
-        if not isinstance(first, MutableMapping):
-            return type(first)(parts)  # type: ignore[call-arg]
-        made = copy.copy(first)
-        made.update(parts)
+        if not isinstance(first, MutableMapping | MutableSequence):
+            return type(first)(parts)
+        made: Any = copy.copy(first)
+        if isinstance(first, MutableMapping):
+            made.update(parts)
+        else:
+            for i, part in enumerate(parts):
+                made[i] = part
         return made
     except TypeError:
         return parts
@@ -67,6 +75,8 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: Joins | None = None) -> Ten
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: Joins | None = None) -> Tensor:
     """Arrays of one shape, stacked."""
+    if batch[0].dtype.kind in _NO_NUMBERS:
+        raise TypeError(_CANNOT.format(batch[0].dtype))
     return tensor(np.stack(batch))
 
 
@@ -104,13 +114,14 @@ default_collate_fn_map: Joins = {
 def default_convert(data: Any) -> Any:
     """Arrays as tensors, in any structure; everything else as it is."""
     if isinstance(data, np.ndarray | np.generic):
-        return tensor(data)
+        return data if data.dtype.kind in _NO_NUMBERS else tensor(data)
     if isinstance(data, Mapping):
         return _like(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(default_convert(x) for x in data))
-    if isinstance(data, tuple | list):
-        return [default_convert(x) for x in data]
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes):
+        parts = [default_convert(x) for x in data]
+        return parts if isinstance(data, tuple) else _like(data, parts)
     return data
 
 

@@ -13,7 +13,7 @@ from eager.device import places
 from eager.random import Generator
 from eager.utils.data.collate import default_collate, default_convert
 from eager.utils.data.dataset import IterableDataset
-from eager.utils.data.iterators import THREAD, BatchIterator, iterator_of
+from eager.utils.data.iterators import THREAD, BatchIterator, ByProcesses, InProcess, iterator_of
 from eager.utils.data.pool import Pool
 from eager.utils.data.reading import Reading, is_whole
 from eager.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
@@ -21,6 +21,12 @@ from eager.utils.data.sampler import BatchSampler, RandomSampler, Sampler, Seque
 _FIXED: Final = frozenset({
     "batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers",
 })  # fmt: skip
+
+
+class _DatasetKind:
+    """Numbers for the ways of reading: by index, and as a stream."""
+
+    Map, Iterable = 0, 1
 
 
 class DataLoader:
@@ -86,9 +92,10 @@ class DataLoader:
         batched = batch_sampler is not None
         self.collate_fn = collate_fn or (default_collate if batched else default_convert)
         whole = collate_fn is None and batched and is_whole(dataset)
-        self.reading = Reading(dataset, streams, batched, whole, self.collate_fn, drop_last)
-        self.told_length: int | None = None  # what `len` has said of a stream
-        self.pool: Pool | None = None  # the workers that stay
+        self._reading = Reading(dataset, streams, batched, whole, self.collate_fn, drop_last)
+        self._told_length: int | None = None  # what `len` has said of a stream
+        self._pool: Pool | None = None  # the workers that stay
+        self._iterator: Any = None  # of PyTorch's names: there is one for each pass here
         self._made = True
         if num_workers:
             _warn_of_many(num_workers)
@@ -104,13 +111,27 @@ class DataLoader:
         """Whose items are read: lists of indices, or single ones without batches."""
         return self.sampler if self.batch_sampler is None else self.batch_sampler
 
+    # PyTorch's names, which what wraps a loader reads.
+    _index_sampler = index_sampler
+
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
+
+    @property
+    def _dataset_kind(self) -> int:
+        return _DatasetKind.Iterable if self._reading.streams else _DatasetKind.Map
+
+    def _get_iterator(self) -> BatchIterator:
+        return iterator_of(self)
+
     def __iter__(self) -> BatchIterator:
         return iterator_of(self)
 
     def __len__(self) -> int:
-        if not self.reading.streams:
+        if not self._reading.streams:
             return len(self.index_sampler)
-        n = self.told_length = len(self.dataset)
+        n = self._told_length = len(self.dataset)
         if self.batch_size is None:
             return n
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
@@ -121,6 +142,11 @@ class _Endless(Sampler[None]):
 
     def __iter__(self) -> Iterator[None]:
         return itertools.repeat(None)
+
+
+_InfiniteConstantSampler = _Endless
+_BaseDataLoaderIter = BatchIterator
+_SingleProcessDataLoaderIter, _MultiProcessingDataLoaderIter = InProcess, ByProcesses
 
 
 def _sampler(dataset: Any, streams: bool, shuffle: bool, generator: Generator | None) -> Any:

@@ -46,7 +46,7 @@ class BatchIterator:
             trim(error)
             raise
         self._given += 1
-        told = self._loader.told_length
+        told = self._loader._told_length
         if told is not None and self._given == told + 1:
             warn(
                 f"the dataset has said that its length is {told}, and batch {told + 1} came: each "
@@ -66,7 +66,7 @@ class InProcess(BatchIterator):
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
         draw_seed(loader.generator)
-        self._fetch = loader.reading.begin()
+        self._fetch = loader._reading.begin()
 
     def _next(self) -> Any:
         return self._fetch(next(self._picks))
@@ -178,16 +178,16 @@ class ByProcesses(BatchIterator):
 
 def _workers(iterator: ByProcesses, loader: Any) -> Pool:
     """Those that the loader keeps, or new ones, which end with the loader or the iterator."""
-    if loader.pool is not None and not loader.pool.closed:
-        loader.pool.again()
-        return loader.pool
+    if loader._pool is not None and not loader._pool.closed:
+        loader._pool.again()
+        return loader._pool
     import multiprocessing  # slow to import
 
     context = loader.multiprocessing_context or multiprocessing.get_context()
     seed = draw_seed(loader.generator).item()
-    pool = Pool(context, loader.num_workers, loader.reading, loader.worker_init_fn, seed)
+    pool = Pool(context, loader.num_workers, loader._reading, loader.worker_init_fn, seed)
     if loader.persistent_workers:
-        loader.pool = pool
+        loader._pool = pool
     weakref.finalize(loader if loader.persistent_workers else iterator, pool.close)
     return pool
 
@@ -197,5 +197,5 @@ def iterator_of(loader: Any) -> BatchIterator:
     if not loader.num_workers:
         return InProcess(loader)
     if loader.multiprocessing_context == THREAD:
-        return InProcess(loader) if loader.reading.streams else ByThreads(loader)
+        return InProcess(loader) if loader._reading.streams else ByThreads(loader)
     return ByProcesses(loader)

@@ -65,6 +65,9 @@ NOT_READ = {
     "check_undefined_grad": "an operand that needs no gradient has none",
     "return_indices": "the function is the one that gives them",
     "y __ node t": "one signature for all subclasses",
+    "collate_fn_map": "one signature for all that join samples",
+    "mods": "modules are found by their calls",
+    "device_types tags lib allow_override recursive": "of PyTorch's dispatcher and compiler",
 }  # fmt: skip
 
 

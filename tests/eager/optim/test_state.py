@@ -4,6 +4,7 @@ ahead, so that a step is compiled once, is not seen."""
 import copy
 import pickle
 from collections import defaultdict
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -186,6 +187,82 @@ def test_a_wrapper_without_an_init_has_the_state_of_what_it_wraps():
     assert [p in wrapper.state for p in ps] == [False, True, False]
     with pytest.raises(AttributeError, match="no attribute 'state'"):
         eager.optim.Optimizer.__new__(eager.optim.Optimizer).state  # noqa: B018
+
+
+def test_an_optimizer_that_was_written_after_pytorchs_own():
+    """It imports what they import, groups its tensors, and wraps another without `__init__`."""
+    results = []
+    for lib in (torch, eager):
+        of_torch = {
+            "torch": lib,
+            "fu": import_module(f"{lib.__name__}.optim.optimizer"),
+            "Optimizer": lib.optim.Optimizer,
+        }
+        exec(FORK, of_torch)
+        results.append(of_torch["facts"]())
+    assert results[0] == results[1]
+
+
+FORK = """
+class Fork(Optimizer):
+    def __init__(self, params, lr=0.1, differentiable=False):
+        super().__init__(params, {"lr": lr, "differentiable": differentiable})
+
+    @fu._use_grad_for_differentiable
+    def step(self, closure=None):
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            grads, steps = [p.grad for p in params], []
+            for p in params:
+                state = self.state[p]
+                state.setdefault("step", torch.tensor(0.0, dtype=fu._get_scalar_dtype()))
+                steps.append(state["step"])
+            grouped = fu._group_tensors_by_device_and_dtype([params, grads, steps, []], True)
+            for (ps, gs, ss, none), indices in sorted(grouped.values(), key=lambda g: g[1]):
+                torch._foreach_add_(ss, 1)
+                rates = [-group["lr"] / fu._get_value(s) for s in ss]
+                self.seen = [*getattr(self, "seen", []), (indices, none, rates)]
+                fu._view_as_real(ps, gs)
+                for p, g, rate in zip(ps, gs, rates):
+                    p.add_(g, alpha=rate)
+
+
+class Wrapper(Optimizer):
+    def __init__(self, inner):
+        self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks = {}, {}
+        self._patch_step_function()
+        self.optimizer, self.defaults = inner, inner.defaults
+
+    @property
+    def param_groups(self):
+        return self.optimizer.param_groups
+
+    @property
+    def state(self):
+        return self.optimizer.state
+
+    def step(self, closure=None):
+        return self.optimizer.step(closure)
+
+
+def facts():
+    kinds = torch.float32, torch.float64, torch.float32, torch.complex64
+    params = torch.nn.ParameterList([torch.nn.Parameter(torch.ones(2, dtype=k)) for k in kinds])
+    fork = Fork(params)
+    opt = Wrapper(fork)
+    for n in range(2):
+        sum((p * p.conj()).abs().sum().double() for p in params).backward()
+        opt.step()
+        opt.zero_grad()
+    ps = list(params)
+    return (
+        [p.tolist() for p in ps[:1]], fork.seen, [s["step"].item() for s in opt.state.values()],
+        fu._default_to_fused_or_foreach(ps[:3], False, use_fused=True),
+        fu._default_to_fused_or_foreach(ps, False), fu._default_to_fused_or_foreach(ps, True),
+        fu._stack_if_compiling([1]), fu._to_scalar(torch.ones(1)).shape == (),
+        "xla" in fu._get_capturable_supported_devices(), isinstance(fu._foreach_doc, str),
+    )
+"""
 
 
 def test_a_subclass_of_what_looks_at_whole_parameters_does_so():

@@ -1,5 +1,6 @@
 """`python -m eager`: programs that import torch, and the list of what is missing."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -379,6 +380,10 @@ def test_names_that_programs_have_in_annotations_and_questions():
     assert not x.is_mkldnn and not x.is_xla
     assert eager.get_autocast_cpu_dtype() is eager.bfloat16
     assert eager.multiprocessing.spawn is not None
+    config = dataclasses.make_dataclass("Config", ["dtype", "device"])(x.dtype, x.device)
+    assert dataclasses.asdict(config) == {"dtype": eager.float32, "device": x.device}
+    with pytest.raises(AttributeError, match="not writable"):
+        x.dtype.name = "mine"
     layer = nn.Linear(2, 2)
     assert jit.script(layer) is layer and not isinstance(layer, jit.ScriptModule)
     assert issubclass(jit.ScriptModule, nn.Module)
@@ -403,3 +408,53 @@ def test_values_of_annotated_types(annotation):
 def test_reasons_are_those_of_names_that_pytorch_has():
     assert names.reason_of("torch.lobpcg") == "not there yet"
     assert names.reason_of("torch.utils.no_such") == names.reason_of("torch.nn.Linear") == ""
+
+
+TRAINERS = """
+import dataclasses
+import torch
+from torch import nn
+from torch._C import _TensorMeta
+from torch._dynamo import OptimizedModule
+from torch._dynamo.eval_frame import is_dynamo_supported
+from torch.amp.grad_scaler import GradScaler
+from torch.autograd.profiler import EventList
+from torch.distributed import ReduceOp
+from torch.distributed.algorithms.join import Join
+from torch.distributed.distributed_c10d import get_rank
+from torch.distributed.fsdp.fully_sharded_data_parallel import FullyShardedDataParallel
+from torch.distributed.tensor import DTensor
+from torch.nn.modules.module import _IncompatibleKeys
+from torch.nn.parallel.distributed import DistributedDataParallel
+from torch.overrides import TorchFunctionMode
+from torch.types import Device, Number, _size
+from torch.utils.data._utils.collate import collate, default_collate_fn_map
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
+
+layer = nn.Linear(1, 1)
+kinds = Join, FullyShardedDataParallel, DTensor, OptimizedModule, DistributedDataParallel
+print([isinstance(layer, kind) for kind in kinds], isinstance(layer.weight, _TensorMeta))
+print(torch._C._nn._parse_to("cpu", torch.float64, non_blocking=True))
+print(torch._C._log_api_usage_once("here"), torch._C._jit_set_profiling_executor(False))
+print(isinstance(2, Number), ReduceOp.RedOpType is type(ReduceOp.SUM), is_dynamo_supported())
+try:
+    raise KeyError("k")
+except (torch._dynamo.exc.Unsupported, KeyError) as error:
+    print(repr(error))
+print(hasattr(torch._C, "_no_such_name"), torch.nn.parallel.DistributedDataParallel is kinds[-1])
+print(isinstance(layer.load_state_dict(layer.state_dict()), _IncompatibleKeys))
+"""
+
+
+def test_modules_inside_of_pytorchs_that_trainers_import(tmp_path):
+    (tmp_path / "program.py").write_text(TRAINERS)
+    ran = run(tmp_path)
+    assert ran.stdout.splitlines() == [
+        "[False, False, False, False, False] False",
+        "(device(type='cpu'), eager.float64, True, None)",
+        "None None",
+        "True True True",
+        "KeyError('k')",
+        "False True",
+        "True",
+    ], ran.stderr

@@ -1,7 +1,7 @@
 """Datasets, samplers, the loader: what comes out, in which order."""
 
 import tracemalloc
-from collections import OrderedDict, UserDict, defaultdict, namedtuple
+from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, namedtuple
 
 import numpy as np
 import pytest
@@ -108,6 +108,48 @@ def test_collate_keeps_mappings_and_takes_types_of_the_programs(made):
     )
     with pytest.raises(TypeError):
         data.default_collate([Pair()])
+
+
+class Odd(dict):
+    def __init__(self, a, b):
+        super().__init__(x=a, y=b)
+
+
+SAMPLES = (
+    OrderedDict(a=1, b=2.0), UserDict(a=np.arange(2)), Odd(1, 2), defaultdict(list, a=1),
+    Counter(a=2), UserList([1]), [1, (2, 3)], range(2), np.str_("a"), np.array("a"), np.float32(1),
+    np.float64(2), np.int8(3), np.bool_(True), True, b"x", None, 1j,
+)  # fmt: skip
+
+
+def collated(lib):
+    """What becomes of each sample, twice in a batch and alone, as text."""
+    of_torch = lib.utils.data
+    for sample in SAMPLES:
+        for joined in (lambda s: of_torch.default_collate([s, s]), of_torch.default_convert):
+            try:
+                value = joined(sample)
+            except TypeError:
+                value = TypeError
+            yield f"{type(value).__name__.lower()} {value}".replace("torch.", "eager.")
+
+
+def test_containers_keep_their_class():
+    torch = pytest.importorskip("torch")
+    assert [*collated(eager)] == [*collated(torch)]
+
+
+def test_a_loader_is_made_again_from_its_attributes():
+    """As trainers do, to give it another sampler."""
+    loader = data.DataLoader(dataset(4), batch_size=2)
+    kept = {k: v for k, v in vars(loader).items() if not k.startswith("_")}
+    for name in ("batch_size", "sampler", "drop_last", "batch_sampler"):
+        del kept[name]
+    sampler = data.BatchSampler([3, 1], 1, drop_last=False)
+    again = type(loader)(**kept, batch_sampler=sampler)
+    assert [x.tolist() for x, _ in again] == [[3], [1]]
+    assert again._dataset_kind == data.dataloader._DatasetKind.Map and again._auto_collation
+    assert isinstance(iter(again), data.dataloader._SingleProcessDataLoaderIter)
 
 
 def test_split_and_subsets():

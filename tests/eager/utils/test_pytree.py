@@ -47,6 +47,10 @@ def facts(pytree):
     yield pytree.tree_map_with_path(lambda way, x: pytree.keystr(way) + str(x), {"a": [1, 2]})
     yield pytree.tree_structure((1, 2)) == pytree.tree_structure((3, 4)) != spec
     yield pytree.tree_leaves(None), pytree.tree_is_leaf([]), pytree.tree_leaves([1, [2]], len_two)
+    yield [pytree._get_node_type(x) in pytree.SUPPORTED_NODES for x in [*tree, "a"]]
+    children, context = pytree.SUPPORTED_NODES[namedtuple].flatten_fn(Pair(1, 2))
+    own = pytree.TreeSpec(namedtuple, context, [pytree.tree_structure(0)] * 2)
+    yield list(children), pytree.tree_unflatten([3, 4], own)
     for wrong in (
         lambda: pytree.tree_map(lambda a, b: 1, [1, 2], [1]),
         lambda: pytree.tree_unflatten([1], spec),

@@ -292,13 +292,13 @@ def test_leaving_a_loop_ends_its_workers():
 def test_workers_that_stay():
     loader = data.DataLoader(range(6), num_workers=2, persistent_workers=True)
     first = iter(loader)
-    pids = [worker.process.pid for worker in loader.pool.workers]
+    pids = [worker.process.pid for worker in loader._pool.workers]
     next(first)
     second = iter(loader)  # what the first has asked for is not given to the second
     assert [b.item() for b in second] == [b.item() for b in loader] == [*range(6)]
     with pytest.raises(RuntimeError, match="begun anew"):
         next(first)
-    assert [worker.process.pid for worker in loader.pool.workers] == pids
+    assert [worker.process.pid for worker in loader._pool.workers] == pids
     os.kill(pids[0], signal.SIGKILL)
     with pytest.raises(RuntimeError, match="worker 0 .*SIGKILL"):
         [*loader]
