@@ -98,11 +98,11 @@ class NamedType:
 
     @property
     def is_signed(self) -> bool:
-        return self.category == FLOAT
+        return self.category in (FLOAT, COMPLEX)
 
     @property
     def is_complex(self) -> bool:
-        return False
+        return self.category == COMPLEX
 
     @property
     def np(self) -> NoReturn:
@@ -155,6 +155,7 @@ WITHOUT_TENSORS: Final = {
         ("float8_e5m2", ml_dtypes.float8_e5m2, FLOAT),
         ("float8_e5m2fnuz", ml_dtypes.float8_e5m2fnuz, FLOAT),
         ("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, FLOAT),
+        ("complex32", [("real", np.float16), ("imag", np.float16)], COMPLEX),
     )
 }
 

@@ -151,6 +151,7 @@ with TransformGetItemToIndex(), apart(1):
     print(associative_scan(torch.add, torch.arange(4), dim=0).tolist())
 print(HASH_REGEX.search("net-0123abcd.pth").group(1), _calculate_correct_fan(x, "FAN_OUT"))
 print({torch.uint16: "U16", torch.float8_e4m3fn: "F8"}[torch.uint16], torch.finfo(torch.float8_e5m2).max)
+print(torch.complex32.itemsize, torch.complex32.is_complex, x.dtype in (torch.complex32, torch.half))
 print(torch.float8_e4m3fn.itemsize, torch.uint32.is_signed, torch.uint8.is_signed, torch.bool.is_signed)
 q = torch.randn(1, 1, 3, 2)
 out, aux = flex_attention(q, q, q, return_aux=AuxRequest(lse=True, max_scores=True))
@@ -181,6 +182,7 @@ def test_what_libraries_name_at_their_top(tmp_path):
         "[0, 1, 3, 6]",
         "0123abcd 2",
         "U16 57344.0",
+        "4 True False",
         "1 False False False",
         "True True",
         "TypeError there are no tensors of eager.uint16, only the name of the type",
