@@ -352,7 +352,7 @@ class FixedKind(NativeKind):
 
 @of(
     types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType, types.UnionType, Null,
-    type(dataclasses.MISSING), type(dataclasses.KW_ONLY), type(typing.ClassVar),
+    type(dataclasses.MISSING), type(dataclasses.KW_ONLY),
     type(dataclasses._FIELD),  # type: ignore[attr-defined]
 )  # fmt: skip
 class StaticKind(FixedKind):

@@ -19,7 +19,15 @@ from jitcap.base.call_policy import HOST_MODULES, answers_for_itself, is_python_
 from jitcap.base.origin import Origin
 from jitcap.base.terms import Term
 from jitcap.capture.epilogue_writes import Emitter
-from jitcap.capture.kinds import caches, proxies, scalars, sets, symbolic_sequences, texts  # noqa: F401 - they fill KINDS, as the others do
+from jitcap.capture.kinds import (  # noqa: F401 - they fill KINDS, as the others do
+    caches,
+    proxies,
+    scalars,
+    sets,
+    symbolic_sequences,
+    texts,
+    type_forms,
+)
 from jitcap.capture.kinds.base import KINDS, RULES, Kind, Session, kind_of_class
 from jitcap.capture.kinds.classes import ClassKind
 from jitcap.capture.kinds.constants import (
