@@ -553,7 +553,7 @@ def accumulate(leaf: Tensor, grad: Tensor) -> None:
         grad._array.storage.tracer.writing(leaf)
     if before is None:
         tracked = mode.enabled and grad._requires_grad
-        leaf._grad = in_rows(grad, leaf) if tracked else _own(grad)
+        leaf._grad = in_rows(grad.clone(), leaf) if tracked else _own(grad)
     elif (mode.enabled and grad._requires_grad) or leaf._node is not None:
         leaf._grad = before + grad
     else:

@@ -1,4 +1,4 @@
-"""`copy.deepcopy` of tensors, beside torch."""
+"""`copy.deepcopy` of tensors, and gradients that are tensors of their own, beside torch."""
 
 import copy
 
@@ -72,3 +72,41 @@ def test_a_copy_lies_in_memory_as_its_original(dynamic):
     assert copied.stats.splits == 0
     with pytest.warns(JitcapWarning, match="of a part of a tensor"):
         assert copied(x[:, ::2]).stride() == (5, 2)
+
+
+WAYS = {
+    "a layer": lambda lib, w: ((lib.ones(4, 3) * w + w) ** 2).sum(),
+    "a shape": lambda lib, w: w.view(3, 1).sum() ** 2 + w[1:].sum() ** 2,
+    "one number": lambda lib, w: w.sum() ** 2,
+    "with another": lambda lib, w: (w.detach().requires_grad_() + w).prod(),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Using backward:UserWarning")  # of PyTorch, about cycles
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_gradient_with_a_graph_is_no_view_of_another(way, compiled):
+    """What a second-order optimizer does with it: it is written, and detached in place."""
+
+    def step(lib, w):
+        w.grad = None
+        WAYS[way](lib, w).backward(create_graph=True)
+        grad = w.grad
+        twice = lib.autograd.grad(grad.sum(), w)[0]
+        free = grad.is_contiguous() and grad._base is None
+        return grad.detach_().mul_(2), twice, free
+
+    ours = jit(step) if compiled else step
+    for _ in range(2):
+        want = step(torch, torch.ones(3, requires_grad=True))
+        found = ours(eager, eager.ones(3, requires_grad=True))
+        assert [x.tolist() for x in found[:2]] == [x.tolist() for x in want[:2]]
+        assert found[2] == want[2]
+
+
+def test_two_gradients_with_a_graph_are_two_tensors():
+    a, b = (eager.ones(2, requires_grad=True) for _ in range(2))
+    (a + b).prod().backward(create_graph=True)
+    with eager.no_grad():
+        a.grad.mul_(3)
+    assert (a.grad.tolist(), b.grad.tolist()) == ([6, 6], [2, 2])
