@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import eager.fft.short_time as _short_time
 import eager.linalg.deprecated as _former
+from eager import __config__ as __config__
+from eager import _tensor_str as _tensor_str
+from eager import _utils as _utils
 from eager import accelerator as accelerator
 from eager import amp as amp
 from eager import autograd as autograd
@@ -37,6 +40,7 @@ from eager import signal as signal
 from eager import sparse as sparse
 from eager import special as special
 from eager import testing as testing
+from eager import torch_version as torch_version
 from eager import utils as utils
 from eager import version as version
 from eager.amp import GradScaler as GradScaler
@@ -79,6 +83,7 @@ from eager.base.process.denormals import set_flush_denormal as set_flush_denorma
 from eager.base.process.threads import get_num_threads as get_num_threads
 from eager.base.process.threads import set_num_threads as set_num_threads
 from eager.base.stub_modules import Absent as _Absent
+from eager.base.stub_modules import aten as _aten
 from eager.base.stub_modules import export as export
 from eager.base.stub_modules import futures as futures
 from eager.base.stub_modules import fx as fx
@@ -167,6 +172,7 @@ for _name in ("gradcheck", "gradgradcheck", "GradcheckError"):  # made of autogr
     setattr(autograd, _name, getattr(_differences, _name))
 for _name, _home in (("profiler", profiler), ("variable", autograd)):  # more of its submodules
     setattr(autograd, _name, _sys.modules.setdefault(f"eager.autograd.{_name}", _home))
+vars(_sys.modules["eager.ops"])["aten"] = _aten
 is_anomaly_enabled = _anomaly.is_anomaly_enabled
 is_anomaly_check_nan_enabled = _anomaly.is_anomaly_check_nan_enabled
 vmap = func.vmap
@@ -296,6 +302,12 @@ globals().update(
 )
 
 globals().update({**_FOREACH, **_CHECKS, **_WITHOUT_TENSORS})
+# Names of what PyTorch calls, which libraries call, too.
+_segment_reduce = _segments.segment_reduce
+_convert_indices_from_coo_to_csr = _utils._convert_indices_from_coo_to_csr
+_convert_indices_from_csr_to_coo = _utils._convert_indices_from_csr_to_coo
+_CASTS = ("Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
+globals().update({f"_cast_{n}": getattr(Tensor, n.lower()) for n in _CASTS})
 globals().update({each.__name__: each for each in legacy.LEGACY_CONSTRUCTORS})
 
 # Functions of eager.nn.functional that PyTorch has here too.

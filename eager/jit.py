@@ -18,9 +18,11 @@ T = TypeVar("T")
 
 __all__ = [
     "Attribute",
+    "Error",
     "Final",
     "Future",
     "ScriptModule",
+    "TracerWarning",
     "annotate",
     "export",
     "fork",
@@ -35,11 +37,20 @@ __all__ = [
     "script_if_tracing",
     "script_method",
     "trace",
+    "trace_module",
     "unused",
     "wait",
 ]  # fmt: skip
 
 __path__: list[str] = []  # PyTorch has it in parts: `from torch.jit.annotations import List`
+
+
+class TracerWarning(Warning):
+    """Warning of tracing: nothing is traced."""
+
+
+class Error(RuntimeError):
+    """Error of TorchScript: nothing is scripted."""
 
 
 class ScriptModule(Module):
@@ -51,7 +62,7 @@ def script(obj: T, *_: Any, **__: Any) -> T:
     return obj
 
 
-trace = freeze = optimize_for_inference = script
+trace = trace_module = freeze = optimize_for_inference = script
 
 
 def script_if_tracing(fn: T) -> T:
@@ -59,6 +70,7 @@ def script_if_tracing(fn: T) -> T:
 
 
 export = unused = interface = script_method = script_if_tracing
+_overload = _overload_method = script_if_tracing  # the definition that comes last is called
 
 
 def ignore(drop: Any = False) -> Any:

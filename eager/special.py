@@ -11,7 +11,7 @@ from eager.base.misspelled import missing
 from eager.core.casts import given_precision
 from eager.core.dispatch import apply
 from eager.core.op import Sample
-from eager.core.registry import PUBLIC, needs_tensors, under
+from eager.core.registry import PUBLIC, Out, needs_tensors, under, with_out
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.bessel import i0 as i0
@@ -57,7 +57,8 @@ psi = PUBLIC["digamma"].fn
 gammaln = PUBLIC["lgamma"].fn
 
 
-_special = under("special")
+_OUT: Final = Out(overlap="any")
+_special = under("special", _OUT)
 
 
 entr = unary(
@@ -122,5 +123,9 @@ def log_ndtr(input: Tensor) -> Tensor:
     below = (apply(ERFCX, -t.clamp(max=0.0)) / 2).log() - t * t
     return where(input < -1.0, below, (-t.clamp(min=-1.0).erfc() / 2).log1p())
 
+
+for _name, _fn in [*globals().items()]:
+    if callable(_fn) and (_fn.__module__ or "").startswith("eager.ops.") and _name[0] != "_":
+        globals()[_name] = with_out(_fn, _OUT)
 
 __getattr__ = missing(__name__)

@@ -12,7 +12,7 @@ _HOMES = {
     "distributions": {
         "categorical": "bernoulli",
         "counts": "binomial geometric multinomial negative_binomial one_hot_categorical poisson",
-        "distribution": "independent",
+        "distribution": "exp_family independent",
         "gamma": "beta chi2 dirichlet fishersnedecor inverse_gamma studentT",
         "location_scale": "cauchy generalized_pareto gumbel half_cauchy half_normal laplace pareto "
         "von_mises weibull",

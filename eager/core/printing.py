@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,9 @@ from eager.device import transfer
 from eager.device.array import DeviceArray
 from eager.device.meta import META
 
-_options: dict[str, Any] = {
-    "precision": 4,
-    "threshold": 1000,
-    "edgeitems": 3,
-    "linewidth": 80,
-    "sci_mode": None,
-}
+# PyTorch's name for them, which libraries read.
+PRINT_OPTS = SimpleNamespace(precision=4, threshold=1000, edgeitems=3, linewidth=80, sci_mode=None)
+_options: dict[str, Any] = vars(PRINT_OPTS)
 
 
 def set_printoptions(
@@ -119,7 +116,7 @@ def _width(shown: Any, one: Callable[[Any], str]) -> int:
     return max((len(one(v)) for v in shown), default=1)
 
 
-def _body(array: Any, indent: int) -> str:
+def body(array: Any, indent: int) -> str:
     if array.dtype == dt.bfloat16.np:
         array = array.astype(np.float32)
     edge: Any = _options["edgeitems"] if array.size > _options["threshold"] else None
@@ -129,13 +126,14 @@ def _body(array: Any, indent: int) -> str:
     return _rows(array, edge, lambda v: one(v).rjust(width), indent, width)
 
 
-def _in_lines(text: str, words: list[str], indent: int) -> str:
-    """`text, word, word)`: what does not fit into the last line begins another."""
+def in_lines(text: str, words: Iterable[str], indent: int, apart: bool = False) -> str:
+    """`text, word, word)`: what does not fit into the last line begins another, and the first word
+    does if it is to stand `apart`."""
     used = len(text) - text.rfind("\n") + 1
     for word in words:
-        fits = used + len(word) + 2 <= _options["linewidth"]
+        fits = not apart and used + len(word) + 2 <= _options["linewidth"]
         text += (", " if fits else ",\n" + " " * indent) + word
-        used = len(word) + (used + 2 if fits else indent)
+        used, apart = len(word) + (used + 2 if fits else indent), False
     return text + ")"
 
 
@@ -156,7 +154,7 @@ def tensor_repr(self: Tensor) -> str:
         array = transfer.download(array)
     parts = ["..."] if not valued else ["[]"]
     if valued and (array.size or array.ndim == 1):
-        parts = [_body(array, len(name) + 1)]
+        parts = [body(array, len(name) + 1)]
     if not valued:
         parts += [f"device='{self.device}'", f"size={tuple(array.shape)}"]
     elif not array.size and array.ndim != 1:
@@ -171,7 +169,7 @@ def tensor_repr(self: Tensor) -> str:
         parts.append(f"grad_fn=<{self.grad_fn.name()}>")
     elif self.requires_grad:
         parts.append("requires_grad=True")
-    return head + _in_lines(f"{name}({parts[0]}", parts[1:], len(name) + 1)
+    return head + in_lines(f"{name}({parts[0]}", parts[1:], len(name) + 1)
 
 
 def part_text(name: str, x: Tensor) -> str:
@@ -182,7 +180,7 @@ def part_text(name: str, x: Tensor) -> str:
         return f"{name}={tensor_repr(x)}"  # which refuses
     array = transfer.download(array) if type(array) is DeviceArray else array
     size = "" if array.size else f", size={tuple(array.shape)}"
-    return f"{name}=tensor({_body(array, len(name) + 15) if array.size else '[]'}{size})"
+    return f"{name}=tensor({body(array, len(name) + 15) if array.size else '[]'}{size})"
 
 
 def tensor_format(self: Tensor, spec: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -255,8 +255,9 @@ def need_tensors(name: str, operands: Sequence[Any]) -> None:
             raise TypeError(f"{name}(): expected Tensor as element {i}, got {type(x).__name__}")
 
 
-def under(path: str) -> Callable[..., Callable[[F], F]]:
-    """A decorator that registers as `torch.<path>.<name>`: neither a method nor in `eager`."""
+def under(path: str, out: Out | None = None) -> Callable[..., Callable[[F], F]]:
+    """A decorator that registers as `torch.<path>.<name>`: neither a method nor in `eager`. What it
+    gives writes into `out=` by these rules."""
 
     def with_samples(
         samples: Samples | None = None, on_gpus: Policy | None = None
@@ -264,9 +265,9 @@ def under(path: str) -> Callable[..., Callable[[F], F]]:
         def register(fn: F) -> F:
             name = f"{path}.{fn.__name__}"
             make = public(
-                torch=name, samples=samples, method=False, namespace=False, on_gpus=on_gpus
+                torch=name, samples=samples, method=False, namespace=False, on_gpus=on_gpus, out=out
             )
-            return checked(make(fn))
+            return checked(make(fn)) if out is None else cast("F", with_out(make(fn), out))
 
         return register
 

@@ -40,6 +40,7 @@ from eager.distributed import fsdp as fsdp
 from eager.distributed import functional as functional
 from eager.distributed import nn as nn
 from eager.distributed import optim as optim
+from eager.distributed import rpc as rpc
 from eager.distributed import state_dict as state_dict
 from eager.distributed import tensor as tensor
 from eager.distributed.collectives import P2POp as P2POp

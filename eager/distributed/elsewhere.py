@@ -28,7 +28,7 @@ _INSTEAD: Final = {
         "c10d_logger", "constants", "distributed_c10d", "logging_handlers",
     ),
     "objects go between ranks by send_object_list and its like; there are no remote calls": (
-        "autograd", "remote_device", "rpc",
+        "autograd", "remote_device",
     ),
     "use ReduceOp": ("reduce_op",),
     "use init_process_group('mpi'), which gives a ProcessGroup": (

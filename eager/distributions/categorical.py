@@ -9,7 +9,7 @@ from eager.autograd import no_grad
 from eager.construct.interop import tensor
 from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
-from eager.distributions.distribution import Distribution, OfProbs
+from eager.distributions.distribution import Distribution, ExponentialFamily, OfProbs
 from eager.distributions.utils import probs_to_logits
 from eager.nn.functional import binary_cross_entropy_with_logits, softplus
 from eager.ops.create import arange
@@ -43,7 +43,7 @@ class Categorical(Distribution):
         super().__init__(self.probs.shape[:-1], validate_args=validate_args)
         self._num_events = self.probs.shape[-1]
 
-    @property
+    @c.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
         return c.integer_interval(0, self._num_events - 1)
 
@@ -87,7 +87,7 @@ class Categorical(Distribution):
         return self.probs[..., 0] * math.nan
 
 
-class Bernoulli(OfProbs):
+class Bernoulli(OfProbs, ExponentialFamily):
     """1 with probability `probs` (or sigmoid of `logits`), else 0."""
 
     arg_constraints = {"probs": c.unit_interval, "logits": c.real}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from eager import linalg
@@ -10,6 +10,15 @@ from eager.base.dtype import bool_, finfo
 from eager.core.tensor import Tensor
 from eager.ops.move import cat as _joined
 from eager.ops.move import stack as _stacked
+
+__all__ = [
+    "Constraint", "MixtureSameFamilyConstraint", "boolean", "cat", "corr_cholesky", "dependent",
+    "dependent_property", "greater_than", "greater_than_eq", "half_open_interval", "independent",
+    "integer_interval", "interval", "is_dependent", "less_than", "lower_cholesky",
+    "lower_triangular", "multinomial", "nonnegative", "nonnegative_integer", "one_hot", "positive",
+    "positive_definite", "positive_integer", "positive_semidefinite", "real", "real_vector",
+    "simplex", "square", "stack", "symmetric", "unit_interval",
+]  # fmt: skip
 
 
 class Constraint:
@@ -26,21 +35,54 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """Constraint that depends on other parameters: not looked at."""
+    """Constraint that depends on other parameters: not looked at. What all that it may be share is
+    given; NotImplementedError for what is not."""
+
+    def __init__(
+        self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented
+    ) -> None:
+        self._is_discrete, self._event_dim = is_discrete, event_dim
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]
+        return bool(_known(self._is_discrete, "is_discrete"))
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        return int(_known(self._event_dim, "event_dim"))
+
+    def __call__(self, **known: Any) -> Any:
+        """One of which this is known, too."""
+        return _Dependent(
+            **{"is_discrete": self._is_discrete, "event_dim": self._event_dim, **known}
+        )
+
+    def check(self, value: Tensor) -> Tensor:
+        raise ValueError("Cannot determine validity of dependent constraint")
+
+
+def _known(value: Any, name: str) -> Any:
+    if value is NotImplemented:
+        raise NotImplementedError(f".{name} cannot be determined statically")
+    return value
 
 
 class _DependentProperty(property, _Dependent):
     """A property that gives a constraint, of other parameters."""
 
     def __init__(
-        self, fn: Any = None, *, is_discrete: bool = False, event_dim: int = 0, **kwargs: Any
+        self,
+        fn: Any = None,
+        *,
+        is_discrete: Any = NotImplemented,
+        event_dim: Any = NotImplemented,
     ) -> None:
-        super().__init__(fn, **kwargs)
-        self.is_discrete, self.event_dim = is_discrete, event_dim
+        super().__init__(fn)
+        self._is_discrete, self._event_dim = is_discrete, event_dim
 
-    def __call__(self, fn: Callable[[Any], Any]) -> Any:
+    def __call__(self, fn: Any) -> Any:  # type: ignore[override]
         """Decorator form, with the attributes that all the constraints share."""
-        return _DependentProperty(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
+        return _DependentProperty(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
 
 class _Real(Constraint):
@@ -56,14 +98,12 @@ class _Boolean(Constraint):
 
 
 class _Range(Constraint):
-    """Between two bounds, of which either may be missing or may be left out ("(", ")")."""
+    """Between two bounds, of which either may be missing or may be left out ("(", ")"). Each kind
+    is a class of its own, as in PyTorch: transforms are registered, and looked for, by class."""
 
-    def __init__(
-        self, lower: Any = None, upper: Any = None, ends: str = "[]", *, whole: bool = False
-    ) -> None:
-        self.lower_bound, self.upper_bound = lower, upper
-        self.ends = ends
-        self.is_discrete = whole
+    ends = "[]"
+    lower_bound: Any = None
+    upper_bound: Any = None
 
     def check(self, value: Tensor) -> Tensor:
         good = value % 1 == 0 if self.is_discrete else value == value
@@ -76,15 +116,61 @@ class _Range(Constraint):
         return good
 
     def __repr__(self) -> str:
-        low, high = self.lower_bound, self.upper_bound
-        whole = "Integer" if self.is_discrete else ""
-        if low is None:
-            return f"{whole}LessThan(upper_bound={high})"
-        if high is None:  # of whole numbers, "greater than" includes the bound, as in PyTorch
-            above = "GreaterThanEq" if self.ends[0] == "[" and not whole else "GreaterThan"
-            return f"{whole}{above}(lower_bound={low})"
-        whole = whole or ("" if self.ends[1] == "]" else "HalfOpen")
-        return f"{whole}Interval(lower_bound={low}, upper_bound={high})"
+        bounds = {"lower_bound": self.lower_bound, "upper_bound": self.upper_bound}
+        shown = ", ".join(f"{k}={v}" for k, v in bounds.items() if v is not None)
+        return f"{type(self).__name__[1:]}({shown})"
+
+
+class _GreaterThanEq(_Range):
+    def __init__(self, lower_bound: Any) -> None:
+        self.lower_bound = lower_bound
+
+
+class _GreaterThan(_Range):
+    ends = "(]"
+
+    def __init__(self, lower_bound: Any) -> None:
+        self.lower_bound = lower_bound
+
+
+class _LessThan(_Range):
+    ends = "[)"
+
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+
+
+class _Interval(_Range):
+    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+        self.lower_bound, self.upper_bound = lower_bound, upper_bound
+
+
+class _HalfOpenInterval(_Range):
+    ends = "[)"
+
+    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+        self.lower_bound, self.upper_bound = lower_bound, upper_bound
+
+
+class _IntegerInterval(_Range):
+    is_discrete = True
+
+    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+        self.lower_bound, self.upper_bound = lower_bound, upper_bound
+
+
+class _IntegerLessThan(_Range):
+    is_discrete = True
+
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+
+
+class _IntegerGreaterThan(_Range):
+    is_discrete = True  # and the bound is allowed, whatever the name says
+
+    def __init__(self, lower_bound: Any) -> None:
+        self.lower_bound = lower_bound
 
 
 class _Simplex(Constraint):
@@ -207,50 +293,56 @@ class _Stack(_Several):
         return _stacked([e.check(v) for e, v in zip(self.cseq, parts, strict=True)], self.dim)
 
 
-class _Independent(Constraint):
+class _IndependentConstraint(Constraint):
     """Another constraint of every element of an event."""
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         self.base_constraint = base_constraint
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
-        self.is_discrete = base_constraint.is_discrete
-        self.event_dim = base_constraint.event_dim + reinterpreted_batch_ndims
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]
+        return self.base_constraint.is_discrete
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
 
     def check(self, value: Tensor) -> Tensor:
         good = self.base_constraint.check(value)
         n = self.reinterpreted_batch_ndims
+        if good.ndim < n:
+            raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
         return good.flatten(good.ndim - n).all(-1) if n else good
 
     def __repr__(self) -> str:
-        return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
+        shown = f"{self.base_constraint!r}, {self.reinterpreted_batch_ndims}"
+        return f"{type(self).__name__[1:]}({shown})"
 
 
-def greater_than(lower_bound: Any) -> Constraint:
-    return _Range(lower_bound, ends="(]")
+class MixtureSameFamilyConstraint(Constraint):
+    """Constraint of the components of a mixture, on a value without their dimension."""
 
+    def __init__(self, base_constraint: Constraint) -> None:
+        self.base_constraint = base_constraint
 
-def greater_than_eq(lower_bound: Any) -> Constraint:
-    return _Range(lower_bound)
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]
+        return self.base_constraint.is_discrete
 
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        return self.base_constraint.event_dim
 
-def less_than(upper_bound: Any) -> Constraint:
-    return _Range(None, upper_bound, "[)")
+    def check(self, value: Tensor) -> Tensor:
+        """True where all components allow the value."""
+        if value.ndim < self.event_dim:
+            raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
+        good = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
+        return good.flatten(value.ndim - self.event_dim).all(-1)
 
-
-def interval(lower_bound: Any, upper_bound: Any) -> Constraint:
-    return _Range(lower_bound, upper_bound)
-
-
-def half_open_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
-    return _Range(lower_bound, upper_bound, "[)")
-
-
-def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
-    return _Range(lower_bound, upper_bound, whole=True)
-
-
-def independent(base_constraint: Constraint, reinterpreted_batch_ndims: int) -> Constraint:
-    return _Independent(base_constraint, reinterpreted_batch_ndims)
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_constraint!r})"
 
 
 def is_dependent(constraint: Any) -> bool:
@@ -259,17 +351,24 @@ def is_dependent(constraint: Any) -> bool:
 
 dependent = _Dependent()
 dependent_property = _DependentProperty
+independent = _IndependentConstraint
+greater_than = _GreaterThan
+greater_than_eq = _GreaterThanEq
+less_than = _LessThan
+interval = _Interval
+half_open_interval = _HalfOpenInterval
+integer_interval = _IntegerInterval
 cat = _Cat
 stack = _Stack
 multinomial = _Multinomial
 boolean = _Boolean()
 real = _Real()
-real_vector = _Independent(real, 1)
+real_vector = independent(real, 1)
 positive = greater_than(0.0)
 nonnegative = greater_than_eq(0.0)
 unit_interval = interval(0.0, 1.0)
-positive_integer = _Range(1, whole=True)
-nonnegative_integer = _Range(0, whole=True)
+positive_integer = _IntegerGreaterThan(1)
+nonnegative_integer = _IntegerGreaterThan(0)
 simplex = _Simplex()
 one_hot = _OneHot()
 lower_cholesky = _LowerCholesky()

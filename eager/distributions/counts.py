@@ -10,7 +10,7 @@ from eager.autograd import no_grad
 from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
 from eager.distributions.categorical import Categorical, _one_of
-from eager.distributions.distribution import Distribution, OfProbs
+from eager.distributions.distribution import Distribution, ExponentialFamily, OfProbs
 from eager.distributions.utils import broadcast_all, probs_to_logits
 from eager.nn.functional import one_hot, softplus
 from eager.ops.create import arange, eye
@@ -18,7 +18,7 @@ from eager.ops.pointwise import where
 from eager.random import _standard_gamma, binomial, poisson
 
 
-class Poisson(Distribution):
+class Poisson(ExponentialFamily):
     """Number of events that happen at a `rate`."""
 
     arg_constraints = {"rate": c.nonnegative}
@@ -126,7 +126,7 @@ class Binomial(_OfTrials, OfProbs):
         self.logits = self.logits.expand(self.total_count.shape)
         super().__init__(self.probs.shape, validate_args=validate_args)
 
-    @property
+    @c.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
         return c.integer_interval(0, self.total_count)
 
@@ -303,7 +303,7 @@ class Multinomial(_OfClasses):
         self._classes(probs, logits)
         super().__init__(*self._split(), validate_args=validate_args)
 
-    @property
+    @c.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:
         return c.multinomial(self.total_count)
 

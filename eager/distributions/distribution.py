@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from eager.autograd import no_grad
+from eager.autograd import grad, no_grad
 from eager.base.compat_warnings import warn
 from eager.core.dispatch import must_hold
 from eager.core.tensor import Tensor
 from eager.device import Size
-from eager.distributions.constraints import Constraint, independent, is_dependent
+from eager.distributions.constraints import (
+    Constraint,
+    dependent_property,
+    independent,
+    is_dependent,
+)
 from eager.random import rand
 
 
@@ -95,18 +99,32 @@ class Distribution:
             f"invalid values:\n{value}"
         )
 
-    def expand(self, batch_shape: Any) -> Any:
-        """A copy of the distribution with its parameters expanded to a larger batch."""
-        new = copy.copy(self)
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        """A copy of the distribution with its parameters expanded to a larger batch. What a
+        subclass has begun (`_instance`) is given what it lacks."""
+        new = self._get_checked_instance(type(self), _instance)
         own = len(self._batch_shape)
         for name, value in self.__dict__.items():
+            if name in new.__dict__:
+                continue
             if isinstance(value, Tensor):
-                new.__dict__[name] = value.expand((*batch_shape, *value.shape[own:]))
+                value = value.expand((*batch_shape, *value.shape[own:]))
             elif isinstance(value, Distribution):
-                extra = value.batch_shape[own:]
-                new.__dict__[name] = value.expand((*batch_shape, *extra))
+                value = value.expand((*batch_shape, *value.batch_shape[own:]))
+            new.__dict__[name] = value
         new._batch_shape = Size(batch_shape)
         return new
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        """Object that `expand` is to fill, for programs with distributions of their own: one that a
+        subclass has begun, or a new one. NotImplementedError if there is a subclass with an
+        `__init__` of its own and no such `expand`."""
+        if _instance is None and getattr(type(self), "__init__") is not getattr(cls, "__init__"):  # noqa: B009
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ "
+                "method must also define a custom .expand() method."
+            )
+        return self.__new__(type(self)) if _instance is None else _instance
 
     @property
     def batch_shape(self) -> Size:
@@ -191,6 +209,33 @@ class Distribution:
         return f"{type(self).__name__}({', '.join(each)})"
 
 
+class ExponentialFamily(Distribution):
+    """With a density exp(<t(x), natural parameters> - log normalizer + k(x)). A subclass says
+    `_natural_params`, `_log_normalizer(*natural_params)` and `_mean_carrier_measure`, the mean of
+    k(x), and has an entropy by that, or has an entropy of its own."""
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        raise NotImplementedError
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    @property
+    def _mean_carrier_measure(self) -> Any:
+        raise NotImplementedError
+
+    def entropy(self) -> Tensor:
+        """The entropy, by the gradient of the log normalizer: the mean of t(x)."""
+        params = [p.detach().requires_grad_() for p in self._natural_params]
+        normalizer = self._log_normalizer(*params)
+        means = grad(normalizer.sum(), params, create_graph=True)
+        total = normalizer - self._mean_carrier_measure
+        for p, mean in zip(params, means, strict=True):
+            total = total - (p * mean).reshape((*self._batch_shape, -1)).sum(-1)
+        return total
+
+
 class OfProbs(Distribution):
     """With a parameter that is given as `probs` or as `logits`."""
 
@@ -221,10 +266,16 @@ class Independent(Distribution):
                 f"{reinterpreted_batch_ndims} vs {len(base_distribution.batch_shape)}"
             )
         super().__init__(shape[:split], shape[split:], validate_args)
-        self.has_rsample = base_distribution.has_rsample
-        self.has_enumerate_support = base_distribution.has_enumerate_support
 
     @property
+    def has_rsample(self) -> bool:  # type: ignore[override]
+        return self.base_dist.has_rsample
+
+    @property
+    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+        return self.base_dist.has_enumerate_support
+
+    @dependent_property
     def support(self) -> Any:
         inner = self.base_dist.support
         return inner and independent(inner, self.reinterpreted_batch_ndims)

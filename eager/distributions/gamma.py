@@ -8,7 +8,7 @@ from typing import Any
 
 from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
-from eager.distributions.distribution import Distribution
+from eager.distributions.distribution import Distribution, ExponentialFamily
 from eager.distributions.scalar_transforms import PowerTransform
 from eager.distributions.utils import broadcast_all
 from eager.ops.move import stack
@@ -16,7 +16,7 @@ from eager.ops.pointwise import where
 from eager.random import _standard_gamma, randn
 
 
-class Gamma(Distribution):
+class Gamma(ExponentialFamily):
     """rate^a x^(a - 1) exp(-rate x) / gamma(a), a the concentration."""
 
     arg_constraints = {"concentration": c.positive, "rate": c.positive}
@@ -119,7 +119,7 @@ class InverseGamma(Distribution):
         return where(a > 2, self.rate**2 / ((a - 1) ** 2 * (a - 2)), math.inf)
 
 
-class Dirichlet(Distribution):
+class Dirichlet(ExponentialFamily):
     """Positive vectors of sum 1: gamma draws of the concentrations (*, K), over their sum."""
 
     arg_constraints = {"concentration": c.independent(c.positive, 1)}
@@ -168,7 +168,7 @@ class Dirichlet(Distribution):
         return self.concentration * rest / (total * total * (total + 1))
 
 
-class Beta(Distribution):
+class Beta(ExponentialFamily):
     """x^(a - 1) (1 - x)^(b - 1) / B(a, b) on [0, 1]."""
 
     arg_constraints = {"concentration1": c.positive, "concentration0": c.positive}

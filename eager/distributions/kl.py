@@ -25,17 +25,17 @@ from eager.distributions.matrices import LowRankMultivariateNormal, Wishart
 from eager.distributions.normal import Exponential, MultivariateNormal, Normal, Uniform
 from eager.distributions.relaxed import ContinuousBernoulli
 from eager.distributions.transformed import TransformedDistribution
+from eager.distributions.utils import euler_constant
 from eager.nn.functional import softplus
 from eager.ops.pointwise import where
 
-_EULER = 0.57721566490153286061
 _PAIRS: dict[tuple[type, type], Any] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
     """A decorator for the divergence of a pair of types (and of their subclasses)."""
-    if not (issubclass(type_p, Distribution) and issubclass(type_q, Distribution)):
-        raise TypeError(f"register_kl: {type_p} and {type_q} must be subclasses of Distribution")
+    if not (isinstance(type_p, type) and isinstance(type_q, type)):
+        raise TypeError(f"register_kl: {type_p} and {type_q} must be classes of distributions")
 
     def register(fn: Any) -> Any:
         _PAIRS[type_p, type_q] = fn
@@ -194,7 +194,7 @@ def _gumbel(p: Gumbel, q: Gumbel) -> Tensor:
     ratio = p.scale / q.scale
     apart = q.loc / q.scale - p.loc / q.scale
     moment = (apart + (1 + ratio).lgamma()).exp()
-    return -ratio.log() - apart + ratio * _EULER + moment - (1 + _EULER)
+    return -ratio.log() - apart + ratio * euler_constant + moment - (1 + euler_constant)
 
 
 @register_kl(Pareto, Pareto)

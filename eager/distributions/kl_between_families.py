@@ -16,15 +16,14 @@ from eager.distributions.kl import register_kl
 from eager.distributions.location_scale import Gumbel, Laplace, Pareto
 from eager.distributions.normal import Exponential, Normal, Uniform
 from eager.distributions.relaxed import ContinuousBernoulli
+from eager.distributions.utils import euler_constant
 from eager.ops.create import full_like
 from eager.ops.pointwise import where
-
-_EULER = 0.57721566490153286061
 
 # ------------------------------------------------------ moments: p -> the mean of a function of x
 _MEAN_LOG: dict[type, Any] = {
     Beta: lambda p: p.concentration1.digamma() - (p.concentration1 + p.concentration0).digamma(),
-    Exponential: lambda p: -_EULER - p.rate.log(),
+    Exponential: lambda p: -euler_constant - p.rate.log(),
     Gamma: lambda p: p.concentration.digamma() - p.rate.log(),
     Pareto: lambda p: p.scale.log() + 1 / p.alpha,
     Uniform: lambda p: _mean_log_between(p.low, p.high),

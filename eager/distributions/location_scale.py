@@ -18,12 +18,10 @@ from eager.distributions.scalar_transforms import (
     ExpTransform,
     PowerTransform,
 )
-from eager.distributions.utils import broadcast_all
+from eager.distributions.utils import broadcast_all, euler_constant
 from eager.ops.bessel import i0e, i1e
 from eager.ops.pointwise import where
 from eager.random import rand
-
-_EULER = 0.57721566490153286061
 
 
 class _LocScale(Distribution):
@@ -133,11 +131,11 @@ class Gumbel(_LocScale):
         return self.loc - self.scale * (-value.log()).log()
 
     def entropy(self) -> Tensor:
-        return self.scale.log() + (1 + _EULER)
+        return self.scale.log() + (1 + euler_constant)
 
     @property
     def mean(self) -> Tensor:
-        return self.loc + self.scale * _EULER
+        return self.loc + self.scale * euler_constant
 
     @property
     def mode(self) -> Tensor:
@@ -228,7 +226,7 @@ class Pareto(Distribution):
         self.scale, self.alpha = broadcast_all(scale, alpha)
         super().__init__(self.scale.shape, validate_args=validate_args)
 
-    @property
+    @c.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
         return c.greater_than_eq(self.scale)
 
@@ -313,7 +311,7 @@ class Weibull(Distribution):
 
     def entropy(self) -> Tensor:
         inverse = 1 / self.concentration
-        return _EULER * (1 - inverse) + (self.scale * inverse).log() + 1
+        return euler_constant * (1 - inverse) + (self.scale * inverse).log() + 1
 
     @property
     def mean(self) -> Tensor:
@@ -342,7 +340,7 @@ class GeneralizedPareto(Distribution):
         self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
-    @property
+    @c.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
         ends = self.loc - self.scale / where(self.concentration < 0, self.concentration, -1.0)
         return c.interval(self.loc, where(self.concentration < 0, ends, math.inf))

@@ -11,7 +11,7 @@ from eager.autograd import no_grad
 from eager.base.dtype import finfo
 from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
-from eager.distributions.distribution import Distribution
+from eager.distributions.distribution import Distribution, ExponentialFamily
 from eager.distributions.gamma import Beta
 from eager.distributions.normal import OfCovariance
 from eager.distributions.utils import broadcast_all
@@ -114,7 +114,7 @@ class LowRankMultivariateNormal(Distribution):
         return (self.cov_factor * self.cov_factor).sum(-1) + self.cov_diag
 
 
-class Wishart(OfCovariance):
+class Wishart(OfCovariance, ExponentialFamily):
     """The sum of `df` outer products of normal vectors with themselves, from their covariance, its
     inverse or its Cholesky factor."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from eager import linalg
 from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
-from eager.distributions.distribution import Distribution
+from eager.distributions.distribution import Distribution, ExponentialFamily
 from eager.distributions.utils import broadcast_all
 from eager.linalg.deprecated import cholesky_inverse
 from eager.random import rand, randn
@@ -19,7 +19,7 @@ from eager.sizes.aval import broadcast_shapes
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
-class Normal(Distribution):
+class Normal(ExponentialFamily):
     """The normal distribution with mean `loc` and standard deviation `scale`."""
 
     arg_constraints = {"loc": c.real, "scale": c.positive}
@@ -67,7 +67,7 @@ class Normal(Distribution):
 class Uniform(Distribution):
     """Uniform on [low, high)."""
 
-    arg_constraints = {"low": c.dependent, "high": c.dependent}
+    arg_constraints = dict.fromkeys(("low", "high"), c.dependent(is_discrete=False, event_dim=0))
     has_rsample = True
 
     def __init__(self, low: Any, high: Any, validate_args: Any = None) -> None:
@@ -78,7 +78,7 @@ class Uniform(Distribution):
         if not (self.low < self.high).all():
             raise ValueError("Uniform is not defined when low>= high")
 
-    @property
+    @c.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
         return c.interval(self.low, self.high)
 
@@ -113,7 +113,7 @@ class Uniform(Distribution):
         return (self.high - self.low) ** 2 / 12
 
 
-class Exponential(Distribution):
+class Exponential(ExponentialFamily):
     """The exponential distribution of the given rate."""
 
     arg_constraints = {"rate": c.positive}

@@ -42,21 +42,24 @@ biject_to = ConstraintRegistry()
 transform_to = ConstraintRegistry()
 
 
-def _to_range(found: Any) -> t.Transform:
+def _above(found: Any) -> t.Transform:
+    return _then(t.ExpTransform(), found.lower_bound, 1)
+
+
+def _below(found: Any) -> t.Transform:
+    return _then(t.ExpTransform(), found.upper_bound, -1)
+
+
+def _between(found: Any) -> t.Transform:
     low, high = found.lower_bound, found.upper_bound
-    if found.is_discrete:
-        raise NotImplementedError("Cannot transform to whole numbers")
-    if high is None:
-        positive = isinstance(low, int | float) and low == 0
-        return t.ExpTransform() if positive else _then(t.ExpTransform(), low, 1)
-    if low is None:
-        return _then(t.ExpTransform(), high, -1)
     if all(isinstance(x, int | float) for x in (low, high)) and (low, high) == (0, 1):
         return t.SigmoidTransform()
     return _then(t.SigmoidTransform(), low, high - low)
 
 
 def _then(first: t.Transform, loc: Any, scale: Any) -> t.Transform:
+    if isinstance(loc, int | float) and (loc, scale) == (0, 1):
+        return first
     return t.ComposeTransform([first, t.AffineTransform(loc, scale)])
 
 
@@ -64,10 +67,14 @@ def _register_both(registry: ConstraintRegistry) -> None:
     """Register the transforms that both registries share; nested ones come from the registry
     itself."""
     registry.register(c.real, lambda found: t.identity_transform)
-    registry.register(c.positive, _to_range)
+    for above in (c.greater_than, c.greater_than_eq):
+        registry.register(above, _above)
+    registry.register(c.less_than, _below)
+    for between in (c.interval, c.half_open_interval):
+        registry.register(between, _between)
     registry.register(c.corr_cholesky, lambda found: t.CorrCholeskyTransform())
     registry.register(
-        c.independent(c.real, 1),
+        c.independent,
         lambda found: t.IndependentTransform(
             registry(found.base_constraint), found.reinterpreted_batch_ndims
         ),

@@ -11,7 +11,7 @@ from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
 from eager.distributions.categorical import Categorical
 from eager.distributions.counts import _OfTrials
-from eager.distributions.distribution import Distribution, OfProbs
+from eager.distributions.distribution import Distribution, ExponentialFamily, OfProbs
 from eager.distributions.normal import Normal
 from eager.distributions.scalar_transforms import ExpTransform, SigmoidTransform
 from eager.distributions.transformed import TransformedDistribution
@@ -32,8 +32,8 @@ class _AtTemperature(Distribution):
 
     temperature: Tensor
 
-    def expand(self, batch_shape: Any) -> Any:
-        new = super().expand(batch_shape)
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        new = super().expand(batch_shape, _instance)
         new.temperature = self.temperature
         return new
 
@@ -177,7 +177,7 @@ class LogisticNormal(TransformedDistribution):
 
 
 # ------------------------------------------------------------------------------ continuous
-class ContinuousBernoulli(_OfTrials, OfProbs):
+class ContinuousBernoulli(_OfTrials, OfProbs, ExponentialFamily):
     """The density p^x (1 - p)^(1 - x) on [0, 1], scaled to 1 (Loaiza-Ganem, Cunningham 2019).
 
     Where p is within `lims`, near 1/2, its formulas are Taylor's."""

@@ -25,19 +25,21 @@ class Transform:
     domain: Any = c.real
     codomain: Any = c.real
     _cache_size = 0
-    _pair: tuple[Any, Any] = (None, None)
+    _cached_x_y: tuple[Any, Any] = (None, None)  # PyTorch's name: transforms of programs read it
+    _inv: Any = None
 
     def __init__(self, cache_size: int = 0) -> None:
         if cache_size not in (0, 1):
             raise ValueError("cache_size must be 0 or 1")
-        self._cache_size, self._pair = cache_size, (None, None)
+        self._cache_size, self._cached_x_y = cache_size, (None, None)
+        super().__init__()
 
     def with_cache(self, cache_size: int = 1) -> Transform:
         """Copy of the transform that keeps its last pair, or none (0)."""
         if cache_size == self._cache_size:
             return self
         new = copy.copy(self)
-        new._cache_size, new._pair = cache_size, (None, None)
+        new._cache_size, new._cached_x_y, new._inv = cache_size, (None, None), None
         return new
 
     @property
@@ -46,7 +48,9 @@ class Transform:
 
     @property
     def inv(self) -> Transform:
-        return _Inverse(self)
+        if self._inv is None:
+            self._inv = _InverseTransform(self)
+        return self._inv
 
     @property
     def sign(self) -> Any:
@@ -56,7 +60,7 @@ class Transform:
     def __call__(self, x: Tensor) -> Tensor:
         return self._cached(0, x, self._call)
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inv_call(self, y: Tensor) -> Tensor:
         """The value of `.inv(y)`."""
         return self._cached(1, y, self._inverse)
 
@@ -64,10 +68,10 @@ class Transform:
         """The other of the last pair if `given` is its one of this side, else `make(given)`."""
         if not self._cache_size:
             return make(given)
-        if given is not self._pair[side]:
+        if given is not self._cached_x_y[side]:
             made = make(given)
-            self._pair = (made, given) if side else (given, made)
-        other: Tensor = self._pair[1 - side]
+            self._cached_x_y = (made, given) if side else (given, made)
+        other: Tensor = self._cached_x_y[1 - side]
         return other
 
     def _call(self, x: Tensor) -> Tensor:
@@ -112,15 +116,25 @@ def _same(a: Any, b: Any) -> bool:
     return bool(same.all()) if isinstance(same, Tensor) else bool(same)
 
 
-class _Inverse(Transform):
+class _InverseTransform(Transform):
     def __init__(self, transform: Transform) -> None:
         super().__init__()
         self._inv = transform
-        self.bijective = transform.bijective
-        self.domain, self.codomain = transform.codomain, transform.domain
+
+    @c.dependent_property(is_discrete=False)
+    def domain(self) -> Any:
+        return self._inv.codomain
+
+    @c.dependent_property(is_discrete=False)
+    def codomain(self) -> Any:
+        return self._inv.domain
+
+    @property
+    def bijective(self) -> bool:  # type: ignore[override]
+        return bool(self._inv.bijective)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Inverse) and self._inv == other._inv
+        return isinstance(other, _InverseTransform) and self._inv == other._inv
 
     def __hash__(self) -> int:
         return hash(("inverse", self._inv))
@@ -137,7 +151,7 @@ class _Inverse(Transform):
         return self._inv.sign
 
     def _call(self, x: Tensor) -> Tensor:
-        return self._inv._back(x)
+        return self._inv._inv_call(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
         return self._inv(y)
@@ -174,11 +188,23 @@ class ComposeTransform(Transform):
     def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.parts = list(parts)
-        self.bijective = all(p.bijective for p in self.parts)
-        if self.parts:
-            steps = [(p.domain.event_dim, p.codomain.event_dim) for p in self.parts]
-            self.domain = _with_events(self.parts[0].domain, [s[::-1] for s in steps[::-1]])
-            self.codomain = _with_events(self.parts[-1].codomain, steps)
+
+    @property
+    def bijective(self) -> bool:  # type: ignore[override]
+        return all(p.bijective for p in self.parts)
+
+    def _steps(self) -> list[tuple[int, int]]:
+        return [(p.domain.event_dim, p.codomain.event_dim) for p in self.parts]
+
+    @c.dependent_property(is_discrete=False)
+    def domain(self) -> Any:
+        if not self.parts:
+            return c.real
+        return _with_events(self.parts[0].domain, [s[::-1] for s in self._steps()[::-1]])
+
+    @c.dependent_property(is_discrete=False)
+    def codomain(self) -> Any:
+        return _with_events(self.parts[-1].codomain, self._steps()) if self.parts else c.real
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ComposeTransform) and self.parts == other.parts
@@ -200,14 +226,14 @@ class ComposeTransform(Transform):
 
     def _inverse(self, y: Tensor) -> Tensor:
         for part in reversed(self.parts):
-            y = part._back(y)
+            y = part._inv_call(y)
         return y
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         total: Any = None
         events = self.domain.event_dim
-        for part in self.parts:
-            after = part(x)
+        for i, part in enumerate(self.parts):
+            after = y if i == len(self.parts) - 1 else part(x)
             more = events - part.domain.event_dim
             slope = _summed(part.log_abs_det_jacobian(x, after), more)
             total = slope if total is None else total + slope
@@ -249,7 +275,7 @@ class IndependentTransform(Transform):
         return self.base_transform(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return self.base_transform._back(y)
+        return self.base_transform._inv_call(y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         slopes = self.base_transform.log_abs_det_jacobian(x, y)
@@ -354,6 +380,10 @@ def _inside(y: Tensor) -> Tensor:
     return y.clamp(min=limits.tiny, max=1 - limits.eps)
 
 
+def _clipped_sigmoid(x: Tensor) -> Tensor:
+    return _inside(x.sigmoid())
+
+
 class SigmoidTransform(PlainTransform):
     """1 / (1 + exp(-x))."""
 
@@ -362,7 +392,7 @@ class SigmoidTransform(PlainTransform):
     sign = 1
 
     def _call(self, x: Tensor) -> Tensor:
-        return _inside(x.sigmoid())
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
         y = _inside(y)

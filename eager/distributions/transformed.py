@@ -11,7 +11,6 @@ from eager.core.tensor import Tensor
 from eager.distributions import constraints as c
 from eager.distributions.categorical import Categorical
 from eager.distributions.distribution import Distribution, Independent
-from eager.distributions.location_scale import _EULER
 from eager.distributions.normal import Normal, Uniform
 from eager.distributions.scalar_transforms import (
     AffineTransform,
@@ -21,7 +20,7 @@ from eager.distributions.scalar_transforms import (
     Transform,
     _summed,
 )
-from eager.distributions.utils import broadcast_all
+from eager.distributions.utils import broadcast_all, euler_constant
 from eager.ops.pointwise import where
 
 
@@ -51,9 +50,12 @@ class TransformedDistribution(Distribution):
         self.base_dist = Independent(base, more) if more > 0 else base
         split = len(shape) - max(given, len(base.event_shape) + given - taken)
         super().__init__(shape[:split], shape[split:], validate_args)
-        self.has_rsample = base.has_rsample
 
     @property
+    def has_rsample(self) -> bool:  # type: ignore[override]
+        return self.base_dist.has_rsample
+
+    @c.dependent_property(is_discrete=False)
     def support(self) -> Any:
         if not self.transforms:
             return self.base_dist.support
@@ -120,7 +122,6 @@ class LogNormal(TransformedDistribution):
         base = Normal(loc, scale, validate_args)
         self.loc, self.scale = base.loc, base.scale
         super().__init__(base, ExpTransform(), validate_args)
-        self.has_rsample = True
 
     def entropy(self) -> Tensor:
         return self.base_dist.entropy() + self.loc
@@ -157,7 +158,6 @@ class Kumaraswamy(TransformedDistribution):
             PowerTransform(self.concentration1.reciprocal()),
         ]
         super().__init__(Uniform(zero, zero + 1, validate_args), steps, validate_args)
-        self.has_rsample = True
 
     def _moment(self, n: int) -> Tensor:
         b, step = self.concentration0, 1 + n / self.concentration1
@@ -165,7 +165,7 @@ class Kumaraswamy(TransformedDistribution):
 
     def entropy(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
-        harmonic = (b + 1).digamma() + _EULER
+        harmonic = (b + 1).digamma() + euler_constant
         return (1 - b.reciprocal()) + (1 - a.reciprocal()) * harmonic - a.log() - b.log()
 
     @property
@@ -215,9 +215,9 @@ class MixtureSameFamily(Distribution):
         parts = f"{self.mixture_distribution},\n  {self.component_distribution}"
         return f"MixtureSameFamily(\n  {parts})"
 
-    @property
+    @c.dependent_property
     def support(self) -> Any:
-        return self.component_distribution.support
+        return c.MixtureSameFamilyConstraint(self.component_distribution.support)
 
     def _apart(self, value: Tensor) -> Tensor:
         """With a dimension for the components."""

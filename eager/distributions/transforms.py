@@ -1,62 +1,38 @@
 """All transforms in one namespace. transform classes -> `eager.distributions.transforms.<name>`."""
 
+from __future__ import annotations
+
 from eager.distributions.scalar_transforms import (
-    AbsTransform as AbsTransform,
-)
-from eager.distributions.scalar_transforms import (
-    AffineTransform as AffineTransform,
-)
-from eager.distributions.scalar_transforms import (
-    ComposeTransform as ComposeTransform,
-)
-from eager.distributions.scalar_transforms import (
-    ExpTransform as ExpTransform,
-)
-from eager.distributions.scalar_transforms import (
-    IndependentTransform as IndependentTransform,
-)
-from eager.distributions.scalar_transforms import (
-    PowerTransform as PowerTransform,
-)
-from eager.distributions.scalar_transforms import (
-    SigmoidTransform as SigmoidTransform,
-)
-from eager.distributions.scalar_transforms import (
-    SoftmaxTransform as SoftmaxTransform,
-)
-from eager.distributions.scalar_transforms import (
-    SoftplusTransform as SoftplusTransform,
-)
-from eager.distributions.scalar_transforms import (
-    TanhTransform as TanhTransform,
-)
-from eager.distributions.scalar_transforms import (
-    Transform as Transform,
-)
-from eager.distributions.scalar_transforms import (
-    identity_transform as identity_transform,
+    AbsTransform,
+    AffineTransform,
+    ComposeTransform,
+    ExpTransform,
+    IndependentTransform,
+    PowerTransform,
+    SigmoidTransform,
+    SoftmaxTransform,
+    SoftplusTransform,
+    TanhTransform,
+    Transform,
+    _clipped_sigmoid,  # noqa: F401  PyTorch's name, which libraries import
+    _InverseTransform,  # noqa: F401
+    identity_transform,
 )
 from eager.distributions.transforms_of_parts import (
-    CatTransform as CatTransform,
+    CatTransform,
+    CorrCholeskyTransform,
+    CumulativeDistributionTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
+    ReshapeTransform,
+    StackTransform,
+    StickBreakingTransform,
 )
-from eager.distributions.transforms_of_parts import (
-    CorrCholeskyTransform as CorrCholeskyTransform,
-)
-from eager.distributions.transforms_of_parts import (
-    CumulativeDistributionTransform as CumulativeDistributionTransform,
-)
-from eager.distributions.transforms_of_parts import (
-    LowerCholeskyTransform as LowerCholeskyTransform,
-)
-from eager.distributions.transforms_of_parts import (
-    PositiveDefiniteTransform as PositiveDefiniteTransform,
-)
-from eager.distributions.transforms_of_parts import (
-    ReshapeTransform as ReshapeTransform,
-)
-from eager.distributions.transforms_of_parts import (
-    StackTransform as StackTransform,
-)
-from eager.distributions.transforms_of_parts import (
-    StickBreakingTransform as StickBreakingTransform,
-)
+
+__all__ = [
+    "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform",
+    "CumulativeDistributionTransform", "ExpTransform", "IndependentTransform",
+    "LowerCholeskyTransform", "PositiveDefiniteTransform", "PowerTransform", "ReshapeTransform",
+    "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform",
+    "StickBreakingTransform", "TanhTransform", "Transform", "identity_transform",
+]  # fmt: skip

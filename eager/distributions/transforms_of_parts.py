@@ -15,7 +15,12 @@ from eager.construct.interop import from_numpy
 from eager.core.tensor import Tensor
 from eager.device import Size
 from eager.distributions import constraints as c
-from eager.distributions.scalar_transforms import PlainTransform, Transform, _inside, _summed
+from eager.distributions.scalar_transforms import (
+    PlainTransform,
+    Transform,
+    _clipped_sigmoid,
+    _summed,
+)
 from eager.nn.functional import logsigmoid, pad, softplus
 from eager.ops.create import eye
 from eager.ops.index_and_sort import iota
@@ -36,7 +41,7 @@ class StickBreakingTransform(PlainTransform):
         return x - (n - iota(n)).to(x.dtype).log()
 
     def _call(self, x: Tensor) -> Tensor:
-        share = _inside(self._logits(x).sigmoid())
+        share = _clipped_sigmoid(self._logits(x))
         return pad(share, [0, 1], value=1.0) * pad((1 - share).cumprod(-1), [1, 0], value=1.0)
 
     def _inverse(self, y: Tensor) -> Tensor:

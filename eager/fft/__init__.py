@@ -13,7 +13,7 @@ from eager.base import dtype as dt
 from eager.base.dtype import DType
 from eager.base.misspelled import missing
 from eager.core.dispatch import apply
-from eager.core.registry import under
+from eager.core.registry import Out, under
 from eager.core.tensor import Tensor
 from eager.ops import create, spectral
 from eager.ops import samples as s
@@ -29,7 +29,7 @@ _SCALES = {
     "forward": ("n", "none"),
     "ortho": ("sqrt", "sqrt"),
 }  # of the transform, of the inverse
-_fft = under("fft")
+_fft = under("fft", Out(overlap="any"))
 
 
 def _complex(*shape: int) -> Any:

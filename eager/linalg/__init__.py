@@ -15,7 +15,7 @@ from eager.core import return_types
 from eager.core.casts import full_precision, lower_precision, on_gpus
 from eager.core.dispatch import apply
 from eager.core.op import Sample
-from eager.core.registry import public, under
+from eager.core.registry import Out, public, under
 from eager.core.return_types import shown_as
 from eager.core.tensor import Tensor
 from eager.ops import extern, factor
@@ -31,7 +31,8 @@ from eager.ops.products import matmul
 from eager.ops.view import broadcast_tensors
 from eager.sizes.aval import broadcast_shapes
 
-_linalg = under("linalg")
+_OUT = Out(overlap="any")
+_linalg = under("linalg", _OUT)
 
 
 def _regular(*shape: int) -> Any:
@@ -147,7 +148,8 @@ def solve_triangular(
         Sample((s.values((3, 2)), np.triu(_regular(3, 3)) if u else np.tril(_regular(3, 3))),
                {"upper": u}, grad=False)
         for u in (False, True)
-    ]
+    ],
+    out=_OUT,
 )  # fmt: skip
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with L L^T X = B for the factor L that `linalg.cholesky` gives (L^T L when `upper`)."""

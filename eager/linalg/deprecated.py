@@ -4,16 +4,18 @@ solutions."""
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from eager import linalg
 from eager.base.compat_warnings import warn
-from eager.core.registry import public
+from eager.core.registry import Out, public
 from eager.core.return_types import shown_as
 from eager.core.tensor import Tensor
 from eager.ops import samples as s
 from eager.ops.pointwise import where
 from eager.random import randn
+
+_OUT: Final = Out(overlap="any")
 
 
 @shown_as("qr")
@@ -41,14 +43,14 @@ class TriangularSolve(NamedTuple):
     cloned_coefficient: Tensor
 
 
-@public("qr")
+@public("qr", out=_OUT)
 def former_qr(input: Tensor, some: bool = True) -> Qr:
     """`linalg.qr`, reduced or (when not `some`) complete."""
     warn("qr is deprecated: use linalg.qr")
     return Qr(*linalg.qr(input, "reduced" if some else "complete"))
 
 
-@public("svd")
+@public("svd", out=_OUT)
 def former_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Svd:
     """`linalg.svd` with V for V^H; zeros for both when not `compute_uv`."""
     if not compute_uv:
@@ -59,7 +61,7 @@ def former_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Svd
     return Svd(u, values, vh.mH)
 
 
-@public("slogdet")
+@public("slogdet", out=_OUT)
 def former_slogdet(input: Tensor) -> Slogdet:
     """`linalg.slogdet`."""
     return Slogdet(*linalg.slogdet(input))
@@ -68,7 +70,7 @@ def former_slogdet(input: Tensor) -> Slogdet:
 public("matrix_power")(linalg.matrix_power)
 
 
-@public("cholesky")
+@public("cholesky", out=_OUT)
 def former_cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """`linalg.cholesky`."""
     warn("cholesky is deprecated: use linalg.cholesky")
@@ -84,7 +86,7 @@ def logdet(input: Tensor) -> Tensor:
     return where(sign < 0, math.nan, size)
 
 
-@public()
+@public(out=_OUT)
 def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     """The inverse of the matrix of which `linalg.cholesky` gives L."""
     if L.ndim < 2 or L.shape[-1] != L.shape[-2]:
@@ -95,7 +97,7 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     return linalg.cholesky_solve(eye, L, upper)
 
 
-@public()
+@public(out=_OUT)
 def triangular_solve(
     b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> TriangularSolve:
@@ -125,7 +127,7 @@ def matrix_exp(input: Tensor) -> Tensor:
     return linalg.matrix_exp(input)
 
 
-@public(method=False)
+@public(method=False, out=_OUT)
 def chain_matmul(*matrices: Any) -> Tensor:
     """`linalg.multi_dot`."""
     warn("chain_matmul is deprecated: use linalg.multi_dot")

@@ -223,6 +223,11 @@ def sparse_(
     return tensor
 
 
+# What PyTorch's functions call, and modules that were copied from it.
+_no_grad_uniform_, _no_grad_normal_, _no_grad_trunc_normal_ = uniform_, normal_, trunc_normal_
+_no_grad_fill_, _no_grad_zero_ = constant_, zeros_
+
+
 def _older(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """`fn` under its name without the underscore, which PyTorch has from before."""
     name = fn.__name__

@@ -22,6 +22,7 @@ from eager.sizes.aval import Aval
 _REDUCES: Final[dict[str, tuple[str, float]]] = {
     "sum": ("sum", 0.0), "mean": ("sum", 0.0), "prod": ("prod", 1.0),
     "max": ("amax", float("-inf")), "min": ("amin", float("inf")),
+    "amax": ("amax", float("-inf")), "amin": ("amin", float("inf")),
 }  # fmt: skip
 _lengths = np.array([2, 0, 3])
 

@@ -15,7 +15,7 @@ import eager
 from eager.base import plugins
 from eager.base.compat_warnings import warn_once
 from eager.base.misspelled import unknown
-from eager.base.stub_modules import absent
+from eager.base.stub_modules import Absent, absent
 from eager.core.mode import mode
 from eager.nn.modules.module import to_arguments
 from eager.optim.private_names import _group_tensors_by_device_and_dtype
@@ -98,6 +98,9 @@ class _Core(_Module):
     _TensorMeta = type(eager.Tensor)
     DisableTorchFunction = DisableTorchFunctionSubclass = nullcontext
     _group_tensors_by_device_and_dtype = staticmethod(_group_tensors_by_device_and_dtype)
+    Graph, Node, Value = (  # in annotations
+        Absent(f"_C.{name}", "jitcap.explain shows a graph") for name in ("Graph", "Node", "Value")
+    )
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_jit_"):
@@ -114,6 +117,17 @@ class _Core(_Module):
     def _are_functorch_transforms_active() -> bool:
         """True in a mapped function."""
         return bool(mode.levels)
+
+    @staticmethod
+    def _disabled_torch_function_impl(
+        func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Result of a function, for a class of tensors that has none of its own."""
+        return func(*args, **(kwargs or {}))
+
+    @staticmethod
+    def _get_default_device() -> str:
+        return str(eager.get_default_device())
 
     @staticmethod
     def _get_tracing_state() -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import eager
 from eager.programs import compiler_internals, missing
+from eager.torch_version import TorchVersion
 
 API: Final = "2.13.0"  # of PyTorch: programs ask for the version, to know which names there are
 PACKAGES: Final = {"torch": "eager", "functorch": "eager.programs.functorch"}  # its name -> ours
@@ -39,6 +40,7 @@ _MODULES: Final = {
     "torch.distributed.distributed_c10d": "eager.distributed",
     "torch.distributed.fsdp.api": "eager.distributed.fsdp",
     "torch.distributed.fsdp.fully_sharded_data_parallel": "eager.distributed.fsdp",
+    "torch.functional": "eager",
     "torch.jit.annotations": "typing",
     "torch.multiprocessing.spawn": "eager.multiprocessing",
     "torch.nn.parallel.data_parallel": "eager.nn.parallel",
@@ -48,13 +50,15 @@ _MODULES: Final = {
     "torch.utils.data._utils.collate": "eager.utils.data.collate",
     "torch.utils.data._utils.pin_memory": "eager.utils.data.collate",
     "torch.utils.data._utils.worker": "eager.utils.data.worker",
+    "torch.utils.tensorboard.writer": "eager.utils.tensorboard",
 }
 
 
 def install() -> None:
     """Let `import torch` mean `eager` in this process, from now on."""
     sys.meta_path.insert(0, _Finder())
-    vars(eager).update(__version__=API, torch=eager)  # `torch.torch`: PyTorch imports itself
+    vars(eager).update(__name__="torch", __version__=TorchVersion(API))
+    vars(eager).update(torch=eager, functional=eager)  # `torch.torch`: PyTorch imports itself
     for name, module in list(sys.modules.items()):  # with those that are no files
         if name.partition(".")[0] == "eager":
             sys.modules["torch" + name.removeprefix("eager")] = module

@@ -15,7 +15,7 @@ import pickle as pickle
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 from eager.base.compat_warnings import ignore, warn
 from eager.core.registry import public
@@ -32,6 +32,7 @@ from eager.serialization.torch_zip import safe_globals as safe_globals
 
 File = str | os.PathLike[str] | BinaryIO
 DEFAULT_PROTOCOL: Final = 2  # of the pickles that `torch.save` writes; a default of programs
+MAP_LOCATION: TypeAlias = Callable[[Any, str], Any] | device | str | dict[str, str] | None
 _FORMATS = ("torch", "eager", "safetensors")
 
 

@@ -84,3 +84,15 @@ def test_bessel_functions_satisfy_their_equations():
     ends = eager.tensor([0.0, -1.0, float("inf")], dtype=eager.float64)
     assert s.bessel_y0(ends).numpy()[:2].tolist()[0] == -np.inf and s.bessel_y1(ends)[1].isnan()
     assert s.modified_bessel_k0(ends).tolist()[::2] == [np.inf, 0.0]
+
+
+def test_functions_of_other_namespaces_write_into_out():
+    factor, info = eager.empty(0), eager.empty(0, dtype=eager.int32)
+    found = eager.linalg.cholesky_ex(eager.eye(2) * 4, out=(factor, info))
+    assert found.L is factor and factor.tolist() == [[2.0, 0.0], [0.0, 2.0]] and info.item() == 0
+    assert eager.linalg.inv(factor, out=factor) is factor and factor[0].tolist() == [0.5, 0.0]
+    assert eager.special.expm1(eager.zeros(1), out=eager.empty(1)).tolist() == [0.0]
+    unit = eager.tensor([[3.0, 4.0]])
+    assert eager.nn.functional.normalize(unit, out=unit) is unit
+    eager.testing.assert_close(unit, eager.tensor([[0.6, 0.8]]))
+    assert eager.fft.fft(eager.ones(2), out=None).tolist() == [2, 0]

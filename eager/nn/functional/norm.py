@@ -16,10 +16,14 @@ from eager.base import dtype as dt
 from eager.core.casts import on_gpus, rounded_once
 from eager.core.dispatch import apply
 from eager.core.op import Sample
+from eager.core.registry import Out, with_out
 from eager.core.tensor import Tensor
 from eager.nn.functional.register import functional, wide
 from eager.ops import samples as s
 from eager.ops.move import PAD
+from eager.ops.pointwise import div
+
+_quotient = with_out(div, Out())
 
 
 def _statistics(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -285,10 +289,12 @@ def instance_norm(
 )
 @on_gpus("full")
 @rounded_once
-def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
-    """input / max(its p-norm along dim, eps)."""
-    length = input.norm(p, dim, keepdim=True)
-    return input / length.clamp(min=eps)
+def normalize(
+    input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None
+) -> Tensor:
+    """input / max(its p-norm along dim, eps), in `out` if it is given."""
+    length = input.norm(p, dim, keepdim=True).clamp(min=eps)
+    return input / length if out is None else _quotient(input, length, out=out)
 
 
 @functional(lambda: [Sample((s.values((2, 5, 3)), 3)), Sample((s.values((2, 4, 3, 3)), 2))])

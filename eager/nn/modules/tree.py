@@ -3,7 +3,7 @@ with dotted names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from eager.core.tensor import Tensor
@@ -48,13 +48,19 @@ class Tree:
         for _, module in self.named_children():
             yield module
 
-    def _named(
-        self, which: str, prefix: str, recurse: bool, remove_duplicate: bool
+    def _named_members(
+        self,
+        get_members_fn: Callable[[Any], Iterable[tuple[str, Any]]],
+        prefix: str = "",
+        recurse: bool = True,
+        remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Any]]:
+        """(dotted name, value) of what `get_members_fn` says that modules have; PyTorch's name, of
+        what modules of libraries call."""
         tree = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
         seen = set()
         for module_name, module in tree if recurse else [(prefix, self)]:
-            for name, value in getattr(module, which).items():
+            for name, value in get_members_fn(module):
                 if value is None or id(value) in seen:
                     continue
                 if remove_duplicate:
@@ -66,7 +72,9 @@ class Tree:
     ) -> Iterator[tuple[str, Parameter]]:
         """(dotted name, parameter) of the whole tree (of this module alone without `recurse`);
         shared ones once."""
-        return self._named("_parameters", prefix, recurse, remove_duplicate)
+        return self._named_members(
+            lambda module: module._parameters.items(), prefix, recurse, remove_duplicate
+        )
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         for _, parameter in self.named_parameters(recurse=recurse):
@@ -76,7 +84,9 @@ class Tree:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
         """(dotted name, buffer) of the whole tree."""
-        return self._named("_buffers", prefix, recurse, remove_duplicate)
+        return self._named_members(
+            lambda module: module._buffers.items(), prefix, recurse, remove_duplicate
+        )
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         for _, buffer in self.named_buffers(recurse=recurse):

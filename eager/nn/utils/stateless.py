@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from eager.core.tensor import Tensor
@@ -24,7 +25,17 @@ def functional_call(
     A parameter that is in several places is replaced in all of them (`tie_weights`). With `strict`,
     RuntimeError for names that the module lacks, which are left out otherwise, or that are not
     given. ValueError for a name in two dictionaries."""
+    positional = () if args is None else args if isinstance(args, tuple) else (args,)
     table = _table(parameter_and_buffer_dicts)
+    with _reparametrize_module(module, table, tie_weights=tie_weights, strict=strict):
+        return module(*positional, **(kwargs or {}))
+
+
+@contextmanager
+def _reparametrize_module(
+    module: Module, table: dict[str, Tensor], *, tie_weights: bool = False, strict: bool = False
+) -> Iterator[None]:
+    """`with`, in which the module has these tensors; by PyTorch's name, which libraries import."""
     places = _entries(module)
     unknown = [name for name in table if name not in places]
     missing = [name for name in places if name not in table]
@@ -45,9 +56,8 @@ def functional_call(
         if value is not None:
             before.append((slots, key, old))
             slots[key] = value
-    positional = () if args is None else args if isinstance(args, tuple) else (args,)
     try:
-        return module(*positional, **(kwargs or {}))
+        yield
     finally:
         for slots, key, old in before:
             slots[key] = old

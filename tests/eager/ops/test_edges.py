@@ -65,8 +65,13 @@ VALUES = {
         m.nn.functional.adaptive_avg_pool2d(x.reshape(1, 2, 4), (2, 3)),
         m.nn.functional.interpolate(x.reshape(1, 1, 8), 5, mode="area"),
     ),
-    "sum of exponentials": lambda m, x: (m.logaddexp(x, x.detach() * 0 + 1), m.logaddexp2(x, 2 * x)),
-    "near the top of sinc": lambda m, x: (x[5:] * m.tensor([1.0, 1e-170, 0.1], dtype=x.dtype)).sinc(),
+    "sum of exponentials": lambda m, x: (
+        m.logaddexp(x, x.detach() * 0 + 1),
+        m.logaddexp2(x, 2 * x),
+    ),
+    "near the top of sinc": lambda m, x: (
+        x[5:] * m.tensor([1.0, 1e-170, 0.1], dtype=x.dtype)
+    ).sinc(),
     "exponential of a matrix": lambda m, x: m.matrix_exp(x.detach().reshape(2, 2, 2)),
     "nothing of a product": lambda m, x: m.addcmul(x, x * 1e200, x * 1e200, value=0).detach(),
 }

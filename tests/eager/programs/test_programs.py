@@ -211,6 +211,56 @@ from torch.utils.data._utils.collate import collate, default_collate_fn_map
 from torch.utils.data._utils.pin_memory import default_convert
 from torch.utils.data._utils.worker import get_worker_info
 
+from torch import fx
+from torch._C import Value
+from torch._tensor_str import PRINT_OPTS, _add_suffixes, _tensor_str
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+from torch.autograd.profiler import EventList
+from torch.distributed import rpc
+from torch.distributions.utils import _standard_normal, _sum_rightmost
+from torch.functional import einsum
+from torch.fx.node import Node
+from torch.nn.common_types import _size_2_t
+from torch.serialization import MAP_LOCATION
+from torch.torch_version import TorchVersion
+from torch.utils.tensorboard.writer import SummaryWriter
+
+assert torch.__name__ == "torch" and not rpc.is_available() and not hasattr(rpc, "api")
+assert type(torch.__version__) is TorchVersion and (2, 9) < torch.__version__ > "2.9.1"
+assert torch.__version__ == "2.13.0" != "" and torch.__version__ < (3,) and torch.__config__.show()
+
+
+class Interpreter(fx.Interpreter):
+    run_node = None  # classes of what is not there can be defined
+
+
+try:
+    Interpreter(None)
+except RuntimeError as error:
+    print(error)
+TABLE = {torch.ops.aten._to_copy.default: 1}
+print(torch._cast_Long(torch.ones(1)), torch._segment_reduce(
+    torch.ones(3), "amax", offsets=torch.tensor([0, 1, 3])).tolist())
+parts = _unflatten_dense_tensors(_flatten_dense_tensors([torch.ones(2), torch.zeros(1, 2)]), [
+    torch.empty(2), torch.empty(1, 2)])
+print(parts, _tensor_str(torch.ones(2, 2), 1), _add_suffixes("A([1]", ["size=(2,)"], 2, True))
+rows, columns = torch.tensor([0, 0, 2]), torch.tensor([1, 2, 0])
+starts = torch._convert_indices_from_coo_to_csr(rows, 3)
+print(starts.tolist(), torch._convert_indices_from_csr_to_coo(starts, columns).tolist())
+assert parts[0]._cdata == parts[0]._cdata != parts[1]._cdata
+net = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.ReLU())
+print([n for n, _ in net._named_members(lambda m: m._parameters.items(), prefix="net")])
+torch.nn.init._no_grad_uniform_(parts[0], 0.0, 1.0)
+layer = torch.nn.Linear(2, 1, bias=False)
+with torch.nn.utils.stateless._reparametrize_module(layer, {"weight": torch.ones(1, 2)}):
+    print(layer(torch.ones(2)).item())
+
+
+@torch.jit._overload
+def twice(x):
+    pass
+
+
 torch._C._log_api_usage_once("package.layer")
 torch._C._jit_set_profiling_mode(False)
 torch._C._jit_set_profiling_mode(False)
@@ -240,12 +290,19 @@ def test_inner_names_that_packages_read(tmp_path):
     (tmp_path / "program.py").write_text(INNER)
     ran = run(tmp_path)
     assert ran.stdout.splitlines() == [
+        "fx.Interpreter: jitcap.explain shows a graph; programs do not change it",
+        "tensor([1]) [1.0, 1.0]",
+        "(tensor([1., 1.]), tensor([[0., 0.]])) [[1., 1.],", "  [1., 1.]] A([1],", "  size=(2,))",
+        "[0, 2, 2, 3] [[0, 0, 2], [1, 2, 0]]",
+        "['net.0.weight', 'net.0.bias']",
+        "2.0",
         "[2.0, 2.0]", "True False", "module 'torch._C' has no attribute '_no_such'",
     ]  # fmt: skip
     assert ran.returncode == 0 and ran.stderr.count("of TorchScript's compiler") == 1
     listed = ran.stderr.partition("of what the program names:\n")[2]
     assert {row.split(": ")[1] for row in listed.splitlines()} <= {
-        "torch._C._no_such", "torch._subclasses.fake_tensor.FakeTensor", "torch.futures.Future",
+        "torch._C._no_such", "torch._C.Value", "torch.fx.Interpreter", "torch.fx.node.Node", "torch.ops.aten",
+        "torch._subclasses.fake_tensor.FakeTensor", "torch.futures.Future",
         "torch.nn.parallel.scatter_gather.gather", "torch.nn.parallel.scatter_gather.scatter",
     }  # fmt: skip
 
@@ -263,7 +320,7 @@ def work(rank, layer, part, queue):
     with torch.no_grad():
         layer.weight[rank] = rank + 1.0
         part.fill_(7.0)
-    queue.put((rank, torch.__name__, part.is_shared()))
+    queue.put((rank, torch.nn.__name__, part.is_shared()))
 
 
 if __name__ == "__main__":
@@ -294,7 +351,7 @@ def test_processes_of_a_module_have_the_names(tmp_path):
     (tmp_path / "package" / "starts.py").write_text(STARTS)
     command = [sys.executable, "-m", "eager", "-m", "package.starts", "a"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    rows = "[(0, 'eager', True), (1, 'eager', True)] [[1.0], [2.0]] [7.0, 7.0]"
+    rows = "[(0, 'eager.nn', True), (1, 'eager.nn', True)] [[1.0], [2.0]] [7.0, 7.0]"
     assert ran.stdout.splitlines() == [
         f"spawn {rows}", f"forkserver {rows}",
         "eager.Size([3, 2])", "starts.py ['a'] package.starts",
@@ -368,8 +425,10 @@ def test_names_that_programs_have_in_annotations_and_questions():
     assert not isinstance(x, fx.Proxy)
     with pytest.raises(RuntimeError, match=r"fx.Tracer: jitcap.explain shows a graph"):
 
-        class Mine(fx.Tracer):
+        class Mine(fx.Tracer):  # can be defined
             pass
+
+        Mine()
 
     with pytest.raises(RuntimeError, match="futures.Future: operations run one after"):
         eager.futures.Future()

@@ -221,6 +221,10 @@ def test_what_the_user_allows():
         eager.load(io.BytesIO(torch_file(P + call("torch.hub", "load") + S)))
     with pytest.raises(ValueError, match="run anything"):
         serialization.add_safe_globals([eval])
+    with pytest.raises(ValueError, match="run anything"):
+        serialization.add_safe_globals([(eval, "builtins.dict")])
+    with serialization.safe_globals([dict, list]):  # which run nothing
+        assert {*serialization.get_safe_globals()} == {dict, list}
 
 
 def test_the_users_own_errors_come_out():
