@@ -33,8 +33,13 @@ def add_frames(count: int) -> None:
     """The limit is one for all threads, and the program may have set it meanwhile."""
     global _extra, _last
     with _lock:
-        now = sys.getrecursionlimit()
-        own = now - _extra if now == _last else now
+        own = own_limit()
         _extra += count
         _last = own + _extra
         sys.setrecursionlimit(_last)
+
+
+def own_limit() -> int:
+    """The program's limit."""
+    now = sys.getrecursionlimit()
+    return now - _extra if now == _last else now

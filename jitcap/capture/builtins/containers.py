@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import functools
 import operator
+from types import MappingProxyType
 from typing import Any
 
 from jitcap.base.breaks import Break
@@ -47,6 +48,14 @@ def _with_default(s: Session, /, *args: Any, **kwargs: Any) -> Any:
     made = s.native(collections.defaultdict, args[:1], {})
     made.update(_dict(s, *args[1:], **kwargs))
     return made
+
+
+@handles(MappingProxyType)
+def _view(s: Session, mapping: Any) -> Any:
+    """A view of the dictionary itself: native code would be lent what it holds."""
+    if isinstance(mapping, dict):
+        return MappingProxyType(mapping)
+    return s.native(MappingProxyType, (mapping,), {})
 
 
 @handles(reversed)

@@ -24,6 +24,7 @@ from typing import Any, Final, cast
 
 from eager import autograd
 from eager.autograd import function
+from eager.base.process.recursion import own_limit
 from eager.core.sym import SymNumber
 from eager.core.tape import edge_of
 from eager.core.tensor import Tensor
@@ -384,6 +385,14 @@ def identity(s: Session, obj: Any, fn: Any = id) -> SymbolicId:
     s.bound_to = f"{fn.__name__}()"
     s.ties.compared(obj)
     return SymbolicId(s, obj, fn)
+
+
+@handles(sys.getrecursionlimit)
+def _getrecursionlimit(s: Session) -> int:
+    """`inspect.signature` asks for it."""
+    now = own_limit()
+    s.guard_that(("==", ("call", "$0"), now), own_limit)
+    return now
 
 
 @handles_each(_thread.get_ident, _thread.get_native_id, os.getpid)
