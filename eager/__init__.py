@@ -194,6 +194,7 @@ strided = _STRIDED
 sparse_coo, sparse_csr, sparse_csc = sparse.COO, sparse.CSR, sparse.CSC
 preserve_format = contiguous_format = None  # memory formats: there is one, row-major
 layout, memory_format = type(strided), type(preserve_format)  # in annotations
+TensorType = _Absent("TensorType", "an inner type of TorchScript, for annotations")
 channels_last, channels_last_3d = "eager.channels_last", "eager.channels_last_3d"
 
 

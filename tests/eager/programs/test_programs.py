@@ -98,7 +98,7 @@ LIBRARY = """
 import torch
 import torch.types
 import torch.utils._pytree as pytree
-from torch import nn
+from torch import TensorType, nn
 from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 from torch._higher_order_ops.associative_scan import associative_scan
 from torch.amp.autocast_mode import autocast
