@@ -5,6 +5,7 @@ off, as in PyTorch.
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -117,6 +118,14 @@ def custom_bwd(bwd: Any = None, *, device_type: str) -> Callable[..., Any]:
             set_autocast(before)
 
     return backward
+
+
+class OptState(enum.Enum):
+    """States of an optimizer between two updates of a scaler, of PyTorch's names."""
+
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
 
 
 class GradScaler:

@@ -478,7 +478,8 @@ from torch import nn
 from torch._C import _TensorMeta
 from torch._dynamo import OptimizedModule
 from torch._dynamo.eval_frame import is_dynamo_supported
-from torch.amp.grad_scaler import GradScaler
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+from torch.amp.grad_scaler import GradScaler, OptState
 from torch.autograd.profiler import EventList
 from torch.distributed import ReduceOp
 from torch.distributed.algorithms.join import Join
@@ -504,6 +505,9 @@ except (torch._dynamo.exc.Unsupported, KeyError) as error:
     print(repr(error))
 print(hasattr(torch._C, "_no_such_name"), torch.nn.parallel.DistributedDataParallel is kinds[-1])
 print(isinstance(layer.load_state_dict(layer.state_dict()), _IncompatibleKeys))
+flat = _flatten_dense_tensors([torch.ones(2, 1), torch.zeros(1)])
+flat[1] = 5
+print(flat.tolist(), [t.tolist() for t in _unflatten_dense_tensors(flat, [flat[1:], flat[:1]])])
 """
 
 
@@ -518,4 +522,5 @@ def test_modules_inside_of_pytorchs_that_trainers_import(tmp_path):
         "KeyError('k')",
         "False True",
         "True",
+        "[1.0, 5.0, 0.0] [[1.0, 5.0], [0.0]]",
     ], ran.stderr
