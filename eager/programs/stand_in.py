@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import eager
 from eager.programs import compiler_internals, missing
-from eager.torch_version import TorchVersion
 
 API: Final = "2.13.0"  # of PyTorch: programs ask for the version, to know which names there are
 PACKAGES: Final = {"torch": "eager", "functorch": "eager.programs.functorch"}  # its name -> ours
@@ -58,7 +57,7 @@ _MODULES: Final = {
 def install() -> None:
     """Let `import torch` mean `eager` in this process, from now on."""
     sys.meta_path.insert(0, _Finder())
-    vars(eager).update(__name__="torch", __version__=TorchVersion(API))
+    vars(eager).update(__name__="torch", __version__=eager.torch_version.TorchVersion(API))
     vars(eager).update(torch=eager, functional=eager)  # `torch.torch`: PyTorch imports itself
     for name, module in list(sys.modules.items()):  # with those that are no files
         if name.partition(".")[0] == "eager":

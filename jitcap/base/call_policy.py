@@ -28,7 +28,7 @@ _READ: Final = (
 _OWN: Final = frozenset({"eager", "jitcap", "codegen", "numpy"})
 _STDLIB: Final = f"{Path(os.__file__).parent}{os.sep}"
 _OURS: Final = frozenset({
-    "jitcap.capture.interpret", "jitcap.capture.kinds.symbolic_sequences",
+    "jitcap.capture.interpret", "jitcap.capture.kinds.symbolic.sequences",
     "jitcap.capture.kinds.iterators", "jitcap.capture.control.for_loops",
 })  # fmt: skip
 # Decimals are not among them: they read and write a context.

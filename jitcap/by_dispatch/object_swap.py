@@ -66,7 +66,7 @@ from jitcap.by_dispatch.copies import (
     slot_of,
 )
 from jitcap.capture.inputs import Outside, Shadow
-from jitcap.capture.kinds import base, constants, functions, scalars, sequences, sets, tensors
+from jitcap.capture.kinds import base, constants, functions, sequences, sets, tensors
 from jitcap.capture.kinds.base import MISSING, Kind, kind_of
 from jitcap.capture.kinds.cells import CellKind, CellShadow, is_empty
 from jitcap.capture.kinds.classes import ClassKind, acts_by_itself, guarded_mro, guarded_raw
@@ -76,8 +76,8 @@ from jitcap.capture.kinds.modules import ModuleKind
 from jitcap.capture.kinds.objects import ObjectKind, ObjectShadow, PlainKind
 from jitcap.capture.kinds.sequences import ListShadow
 from jitcap.capture.kinds.sets import SetShadow
+from jitcap.capture.kinds.symbolic import scalars, texts
 from jitcap.capture.kinds.tensors import TensorShadow, own_names
-from jitcap.capture.kinds.texts import TextKind
 from jitcap.capture.kinds.views import ViewShadow, require_entered
 from jitcap.guards.class_guard import Member
 from jitcap.guards.guard import CodeIs, Equals, Is, Length, Same, TypeIs
@@ -565,7 +565,7 @@ def _load_view(b: Borrower, real: Tensor, saved: Tensor, origin: Origin) -> Any:
 _LOADERS: Final[dict[type[Kind], Callable[[Borrower, Any, Origin], Any]]] = {
     tensors.TensorKind: load_tensor,
     **dict.fromkeys((scalars.IntKind, scalars.FloatKind), Borrower.number),
-    **dict.fromkeys((scalars.ScalarKind, TextKind), lambda b, *at: b.outside.constant(*at)),
+    **dict.fromkeys((scalars.ScalarKind, texts.TextKind), lambda b, *at: b.outside.constant(*at)),
     sequences.ListKind: Borrower.sequence,
     sets.SetKind: Borrower.set,
     DictKind: Borrower.mapping,

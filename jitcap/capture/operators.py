@@ -20,7 +20,6 @@ from eager.core.tensor import Tensor
 from jitcap.base.breaks import Break
 from jitcap.base.call_policy import is_python_class
 from jitcap.capture.kinds.base import MISSING, Session, kind_of
-from jitcap.capture.kinds.chosen import Chosen
 from jitcap.capture.kinds.classes import class_raw
 from jitcap.capture.kinds.deferred import (
     Deferred,
@@ -33,8 +32,9 @@ from jitcap.capture.kinds.deferred import (
 )
 from jitcap.capture.kinds.native_proxies import asked, is_value, stand_in
 from jitcap.capture.kinds.poison import SymbolicId
+from jitcap.capture.kinds.symbolic.chosen import Chosen
+from jitcap.capture.kinds.symbolic.texts import Text
 from jitcap.capture.kinds.tensors import OutsideArray
-from jitcap.capture.kinds.texts import Text
 from jitcap.capture.operations import BINARY, COMPARE, INPLACE, NAMES, REFLECTED, UNARY
 from jitcap.guards.guard import Same
 

@@ -19,7 +19,7 @@ from jitcap.capture.kinds.base import HANDLERS, MISSING, Session, handles, kind_
 from jitcap.capture.kinds.classes import class_raw
 from jitcap.capture.kinds.constants import sequence_of
 from jitcap.capture.kinds.iterators import Lazy, backwards
-from jitcap.capture.kinds.symbolic_sequences import SizedIterator, SymRange
+from jitcap.capture.kinds.symbolic.sequences import SizedIterator, SymRange
 from jitcap.capture.opcodes.build import entries
 
 

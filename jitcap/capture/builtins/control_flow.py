@@ -18,7 +18,7 @@ from eager.ops import move
 from jitcap.base.breaks import Break
 from jitcap.capture.builtins import polyfills
 from jitcap.capture.kinds.base import MISSING, Session, handles, handles_each, kind_of
-from jitcap.capture.kinds.symbolic_sequences import StackedList
+from jitcap.capture.kinds.symbolic.sequences import StackedList
 from jitcap.graph.tracer import is_on_device
 
 

@@ -54,7 +54,7 @@ from jitcap.capture.kinds.objects import (
     slots_of,
 )
 from jitcap.capture.kinds.poison import SymbolicId
-from jitcap.capture.kinds.symbolic_sequences import range_of
+from jitcap.capture.kinds.symbolic.sequences import range_of
 from jitcap.capture.kinds.tensors import TensorShadow, tensors_of
 from jitcap.graph import scalars
 

@@ -21,7 +21,7 @@ from jitcap.capture.inputs import Shadow
 from jitcap.capture.interpret import Frame
 from jitcap.capture.kinds.base import MISSING
 from jitcap.capture.kinds.contents import PLACE, Place, kind_of, parts_of, place_of, value_of
-from jitcap.capture.kinds.symbolic_sequences import SizedIterator
+from jitcap.capture.kinds.symbolic.sequences import SizedIterator
 
 
 class Spoiled(Unsayable):

@@ -52,7 +52,7 @@ from jitcap.capture.control.may_alias import memory_of
 from jitcap.capture.control.row_writes import Written
 from jitcap.capture.interpret import NULL, Frame
 from jitcap.capture.kinds.base import MISSING
-from jitcap.capture.kinds.symbolic_sequences import StackedList
+from jitcap.capture.kinds.symbolic.sequences import StackedList
 from jitcap.capture.sizes import out
 from jitcap.graph.graph import Node, placeholder
 from jitcap.graph.tracer import DataDependent

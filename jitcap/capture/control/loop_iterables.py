@@ -20,7 +20,7 @@ from eager.sizes.symint import SymInt, of_data
 from jitcap.capture.control.checkpoint import Checkpoint, inner_iterators
 from jitcap.capture.control.loop_results import NotRolled
 from jitcap.capture.control.may_alias import memory_of
-from jitcap.capture.kinds.symbolic_sequences import SizedIterator
+from jitcap.capture.kinds.symbolic.sequences import SizedIterator
 from jitcap.capture.kinds.tensors import TENSOR_FIELDS
 from jitcap.capture.numbers import Outside
 from jitcap.capture.sizes import out

@@ -14,7 +14,7 @@ from typing import Any
 from eager.core.grad_fn_names import label_of, put_name
 from eager.core.tensor import Tensor
 from eager.ops.move import flip
-from jitcap.capture.kinds.symbolic_sequences import StackedChunk
+from jitcap.capture.kinds.symbolic.sequences import StackedChunk
 
 Leaves = Sequence[Tensor]
 Place = tuple[str, Any]  # what a value of the step is: see `Behind.kind`

@@ -40,8 +40,8 @@ from jitcap.capture.control.value_trees import (
 from jitcap.capture.host import HostCall
 from jitcap.capture.interpret import NULL
 from jitcap.capture.kinds.base import MISSING
-from jitcap.capture.kinds.chosen import Chosen
 from jitcap.capture.kinds.deferred import COPIED, SAMPLES, Deferred, copied
+from jitcap.capture.kinds.symbolic.chosen import Chosen
 
 
 @dataclass(frozen=True, slots=True)

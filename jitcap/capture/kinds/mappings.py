@@ -35,7 +35,7 @@ from jitcap.capture.kinds.base import (
 )
 from jitcap.capture.kinds.poison import refuse_identity
 from jitcap.capture.kinds.sequences import MeasuredKind
-from jitcap.capture.kinds.symbolic_keys import MANY, SymKey, find, may_stand
+from jitcap.capture.kinds.symbolic.keys import MANY, SymKey, find, may_stand
 from jitcap.guards.guard import Absent, AbsentBy, KeysAre, Length, TypeIs
 
 # Methods that look at one key only.

@@ -19,15 +19,7 @@ from jitcap.base.call_policy import HOST_MODULES, answers_for_itself, is_python_
 from jitcap.base.origin import Origin
 from jitcap.base.terms import Term
 from jitcap.capture.epilogue_writes import Emitter
-from jitcap.capture.kinds import (  # noqa: F401 - they fill KINDS, as the others do
-    caches,
-    proxies,
-    scalars,
-    sets,
-    symbolic_sequences,
-    texts,
-    type_forms,
-)
+from jitcap.capture.kinds import caches, proxies, sets, type_forms  # noqa: F401 - they fill KINDS, as the others do
 from jitcap.capture.kinds.base import KINDS, RULES, Kind, Session, kind_of_class
 from jitcap.capture.kinds.classes import ClassKind
 from jitcap.capture.kinds.constants import (
@@ -43,6 +35,7 @@ from jitcap.capture.kinds.functions import CustomKind, EnumKind, HostKind, Jitte
 from jitcap.capture.kinds.iterators import IteratorKind
 from jitcap.capture.kinds.native_proxies import NativeProxy
 from jitcap.capture.kinds.objects import NamespaceKind, ObjectKind
+from jitcap.capture.kinds.symbolic import scalars, sequences, texts  # noqa: F401 - as above
 from jitcap.capture.kinds.tensors import TensorKind
 
 

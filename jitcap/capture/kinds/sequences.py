@@ -26,7 +26,7 @@ from jitcap.capture.kinds.base import (
     parts_of,
 )
 from jitcap.capture.kinds.constants import NativeKind
-from jitcap.capture.kinds.symbolic_keys import MANY, SymKey, find, may_stand
+from jitcap.capture.kinds.symbolic.keys import MANY, SymKey, find, may_stand
 from jitcap.capture.sizes import counted, growing
 from jitcap.guards.guard import Equals, Length, TypeIs
 

@@ -35,8 +35,8 @@ from jitcap.capture.kinds.base import KINDS, MISSING, Args, Kwargs, Session, def
 from jitcap.capture.kinds.classes import bind, class_raw, is_data
 from jitcap.capture.kinds.constants import NativeKind, Opaque, OpaqueKind
 from jitcap.capture.kinds.deferred import Deferred, defer, for_numpy
-from jitcap.capture.kinds.symbolic_keys import may_stand
-from jitcap.capture.kinds.symbolic_sequences import rows_of_data, sized_iterator
+from jitcap.capture.kinds.symbolic.keys import may_stand
+from jitcap.capture.kinds.symbolic.sequences import rows_of_data, sized_iterator
 from jitcap.capture.kinds.views import load_view
 from jitcap.capture.sizes import out
 from jitcap.graph.graph import INPUT
