@@ -28,7 +28,6 @@ _MODULES: Final = {
     "torch._higher_order_ops.cond": "eager.control_flow.cond",
     "torch._higher_order_ops.scan": "eager.control_flow.scan",
     "torch._higher_order_ops.while_loop": "eager.control_flow.while_loop",
-    "torch._utils": "eager.programs.flat_tensors",
     "torch.amp.autocast_mode": "eager.amp",
     "torch.amp.grad_scaler": "eager.amp",
     "torch.cuda.random": "eager.cuda",
